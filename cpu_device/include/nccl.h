@@ -47,7 +47,7 @@ typedef enum {
     ncclMaxRedOp = 0x7fffffff
 } ncclRedOp_t;
 
-// NCCL also has 8-bit floats, which are not supported here.
+// ncclFloat16 is not supported here, and NCCL's 8-bit floats are not declared.
 typedef enum {
     ncclInt8 = 0,
     ncclChar = 0,
@@ -105,8 +105,8 @@ ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank);
 //   ncclRemoteError if nothing was heard from its host for 5 seconds.
 // Synchronising the stream then returns cudaErrorLaunchFailure, and cudaGetErrorString returns the
 // reason. All streams of the process drop their operations until ncclCommAbort.
-// Sums are always added in the order of the ranks. 16-bit floats are added in 32 bits and rounded
-// once.
+// Sums are always added in the order of the ranks. bfloat16 numbers are added in 32 bits and
+// rounded once.
 ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count,
                            ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
                            cudaStream_t stream);

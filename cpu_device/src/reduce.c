@@ -40,18 +40,15 @@ FUNCTIONS(uint64_t, uint64_t)
 FUNCTIONS(float, float)
 FUNCTIONS(double, double)
 
-#define CONVERSIONS(FORMAT)                                                                        \
-    static void widen_##FORMAT(float *to, const uint16_t *from, size_t count) {                    \
-        for (size_t i = 0; i < count; i++)                                                         \
-            to[i] = FORMAT##_to_float(from[i]);                                                    \
-    }                                                                                              \
-    static void narrow_##FORMAT(uint16_t *to, const float *from, size_t count) {                   \
-        for (size_t i = 0; i < count; i++)                                                         \
-            to[i] = float_to_##FORMAT(from[i]);                                                    \
-    }
+static void widen_bfloat16(float *to, const uint16_t *from, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        to[i] = bfloat16_to_float(from[i]);
+}
 
-CONVERSIONS(half)
-CONVERSIONS(bfloat16)
+static void narrow_bfloat16(uint16_t *to, const float *from, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        to[i] = float_to_bfloat16(from[i]);
+}
 
 // Types with widen and narrow are converted to floats for the computation.
 struct arithmetic {
@@ -70,7 +67,6 @@ static const struct arithmetic types[] = {
     [ncclUint32] = {4, COMPUTED_AS(uint32_t), NULL, NULL},
     [ncclInt64] = {8, COMPUTED_AS(int64_t), NULL, NULL},
     [ncclUint64] = {8, COMPUTED_AS(uint64_t), NULL, NULL},
-    [ncclFloat16] = {2, COMPUTED_AS(float), widen_half, narrow_half},
     [ncclFloat32] = {4, COMPUTED_AS(float), NULL, NULL},
     [ncclFloat64] = {8, COMPUTED_AS(double), NULL, NULL},
     [ncclBfloat16] = {2, COMPUTED_AS(float), widen_bfloat16, narrow_bfloat16},

@@ -8,7 +8,7 @@ size_t cpu_type_size(ncclDataType_t type);
 
 // out[i] = in[0][i] op in[1][i] op ... op in[n - 1][i] for i < count, always in this order, n >= 1.
 // out may have the same address as one of the inputs.
-// - 16-bit floats are added in 32 bits and rounded once at the end.
+// - bfloat16 numbers are added in 32 bits and rounded once at the end.
 // - avg is the sum divided by n. For integers, the sum wraps around, and the division truncates.
 // - max and min of floats: a NaN in any input gives NaN.
 void cpu_reduce(ncclDataType_t type, ncclRedOp_t op, void *out, const void *const *in, int n,

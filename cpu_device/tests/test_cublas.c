@@ -22,7 +22,7 @@ static int last_bit(const struct format *f, double x) {
     return x != 0 && exponent - f->precision > f->smallest ? exponent - f->precision : f->smallest;
 }
 
-// test_reduce.c tests the conversions of 16-bit floats.
+// test_reduce.c tests the conversions of bfloat16.
 static double load(const struct format *f, const void *array, size_t i) {
     if (f->type == CUDA_R_32F)
         return ((const float *)array)[i];

@@ -5,7 +5,7 @@
 #include "numbers.h"
 #include <sys/resource.h>
 
-enum { TYPES = 10, GUARD = 64, GUARD_BYTE = 0xc5 };
+enum { GUARD = 64, GUARD_BYTE = 0xc5 };
 // The last one is that of 8-byte numbers only: 1.2 MB, which are more messages than the shortest
 // ring between two ranks holds. test_nccl_large.c has sums of many large chunks.
 static const size_t counts[] = {0, 1, 7, 1031, 150001};
@@ -120,9 +120,8 @@ static void run_every_collective(int rank) {
             for (int k = 0; k < (count == LARGEST || SANITIZED ? 1 : 4); k++) {
                 int number = (int)s->cases;
                 run_case(s, &(struct one_case){.which = (enum collective)which,
-                                               .type = count == LARGEST
-                                                           ? ncclFloat64
-                                                           : (ncclDataType_t)(number * 3 % TYPES),
+                                               .type = count == LARGEST ? ncclFloat64
+                                                                        : types[number * 4 % TYPES],
                                                .op = reduces(which) ? number % ncclNumOps : ncclSum,
                                                .root = number % s->n,
                                                .in_place = in_place,
@@ -131,7 +130,7 @@ static void run_every_collective(int rank) {
         }
     for (int type = 0; type < TYPES && !SANITIZED; type++)
         for (int op = 0; op < ncclNumOps; op++)
-            run_case(s, &(struct one_case){ALL_REDUCE, (ncclDataType_t)type, op, 0, 0, 1031});
+            run_case(s, &(struct one_case){ALL_REDUCE, types[type], op, 0, 0, 1031});
     OK(ncclCommDestroy(s->comm));
 }
 
