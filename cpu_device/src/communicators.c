@@ -169,7 +169,8 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int 
         result = cpu_refuse(ncclUnhandledCudaError, "ncclCommInitRank: %s",
                             cudaGetErrorString(cpu_enter()));
     else if (cpu_in_group())
-        result = cpu_refuse(ncclInvalidUsage, "ncclCommInitRank: not in a group here");
+        result = cpu_refuse(ncclInvalidUsage,
+                            "ncclCommInitRank: the CPU device accepts it outside of groups only");
     else if (!comm)
         result = cpu_refuse(ncclInvalidArgument, "ncclCommInitRank: comm is NULL");
     else if (ranks < 1 || ranks > MOST_PEERS)
@@ -188,7 +189,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
                            ncclConfig_t *config) {
     ncclResult_t result = cpu_ready_comm(comm, "ncclCommSplit");
     if (!result && cpu_in_group())
-        result = cpu_refuse(ncclInvalidUsage, "ncclCommSplit: not in a group here");
+        result = cpu_refuse(ncclInvalidUsage,
+                            "ncclCommSplit: the CPU device accepts it outside of groups only");
     if (!result && (!newcomm || color < NCCL_SPLIT_NOCOLOR || config))
         result =
             cpu_refuse(ncclInvalidArgument,

@@ -988,8 +988,10 @@ REFUSES(communicator_in_a_group, "ncclCommInitRank, ncclCommSplit", "a new commu
     ncclUniqueId id;
     OK(ncclGetUniqueId(&id));
     OK(ncclGroupStart());
-    NAMES("InitRank: not in a group", ncclCommInitRank(&comm, 1, id, 0));
-    NAMES("Split: not in a group", ncclCommSplit(comms[0], 0, 0, &comm, NULL));
+    NAMES("InitRank: the CPU device accepts it outside of groups",
+          ncclCommInitRank(&comm, 1, id, 0));
+    NAMES("Split: the CPU device accepts it outside of groups",
+          ncclCommSplit(comms[0], 0, 0, &comm, NULL));
     IS_REFUSED(ncclGroupEnd());
 }
 
