@@ -16,7 +16,7 @@ DIFFS := diff12 diff23 diff34 diff45 diff57 diff48 diff89
 PROGRAMS := $(foreach step,$(STEPS),$($(step)))
 
 .DEFAULT_GOAL := help
-.PHONY: help help-all quickstart first-run data programs diffstat doctor demo demo-fsdp demo-gpt rehearse plots check-gpu docs record slides schedule site test-quick test test-all clean
+.PHONY: help help-all quickstart first-run data programs diffstat doctor demo demo-fsdp demo-gpt rehearse check-gpu docs record slides schedule site test-quick test test-all clean
 .PHONY: $(STEPS) $(STEPS:%=run-%) $(DIFFS) $(PROGRAMS)
 include tools/build.mk tools/see.mk exercises/exercises.mk tests/tests.mk bench/bench.mk
 
@@ -102,14 +102,8 @@ demo-gpt: ## trains a language model in two minutes, and shows what it writes be
 	@tools/demo_gpt.sh $(ARGS)
 
 rehearse: ## shows how a run would scale to 64 modelled GPUs (ARGS="--hidden 8192,8192": options of the step; ARGS=--help: more options)
-	@tools/deps.sh plots
 	@$(MAKE) --no-print-directory -s QUIET=@ DEVICE=cpu $(addprefix build/cpu/,$(step3) $(step7) $(step9))
 	@python3 -B tools/rehearse.py $(ARGS)
-
-plots: ## draws losses, images per second, memory and bus bandwidth of runs that it makes (RUNS=folder: of the runs kept in this folder)
-	@tools/deps.sh plots
-	@$(MAKE) --no-print-directory -s QUIET=@ DEVICE=cpu $(addprefix build/cpu/,$(step2) $(step3) $(step6) $(step7))
-	@python3 -B tools/plots.py $(RUNS:%=--runs %) $(OUT:%=--out %) $(if $(RUNS),,$(IMAGES) $(ARGS))
 
 docs: ## fills the marked blocks of the texts with the current code, differences and numbers
 	@tools/author/reading.sh --write && python3 -B tools/author/render.py

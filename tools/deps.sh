@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # deps.sh SET: installs the packages of a set that are missing here: run (to build and run on DEVICE, by default on the
 # CPU device; with NVCC set, also to compile for GPUs), quick, test, test-all, cluster, container, fuzz, lint or format
-# (for the make target of this name), gpu (for make test DEVICE=gpu), plots (for make rehearse and make plots), slides, site, bench (to compare
-# with PyTorch) or fashion (the images of Fashion-MNIST). It uses apt-get, as root or through sudo, and lists the packages
+# (for the make target of this name), gpu (for make test DEVICE=gpu), slides, site, bench (to compare with PyTorch)
+# or fashion (the images of Fashion-MNIST). It uses apt-get, as root or through sudo, and lists the packages
 # before it installs them. If a needed package stays missing, it prints how to get it and exits with 1.
 set -u
 cc=${CC:-cc}
@@ -100,10 +100,6 @@ check() { # SET
         container)
             want has_command mmdebstrap mmdebstrap '' ''
             want has_command ch-run charliecloud-runtime charliecloud ''
-            ;;
-        plots)
-            need has_command python3 python3 python3 python
-            want has_command gnuplot gnuplot-nox gnuplot gnuplot
             ;;
         site)
             need has_command npm 'nodejs npm' nodejs-npm nodejs

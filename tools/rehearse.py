@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
 import files  # noqa: E402
-import gnuplot  # noqa: E402
 from trace import step_windows, times_of  # noqa: E402
 from trace_file import load, read_document  # noqa: E402
 
@@ -91,7 +90,7 @@ def read_options():
     parser.add_argument("--batch", type=positive, default=256, help="images per GPU and training step (%(default)s)")
     parser.add_argument("--strong", action="store_true",
                         help="strong scaling: --batch is for all GPUs together, so each GPU computes less on more GPUs")
-    parser.add_argument("--out", default="build/rehearse", help="folder of rehearse.csv, .svg and .png (%(default)s)")
+    parser.add_argument("--out", default="build/rehearse", help="folder of rehearse.csv (%(default)s)")
     parser.add_argument("--build", default="build/cpu", help="folder of the programs (%(default)s)")
     options, options.train = parser.parse_known_args()
     for word in options.train:
@@ -234,49 +233,12 @@ def write_csv(path, rows, bases):
     files.write(path, text.getvalue())
 
 
-def plot(options, rows, bases):
-    fitting = [r for r in rows if r.fits]
-    names = list(bases)
-    model = os.path.basename(os.environ.get("CPU_DEVICE_MODEL", "h100"))
-    command = re.sub(r" --(out|build)[ =]\S+", "", " " + " ".join(sys.argv[1:])).strip()  # which change no number
-    script = "".join(gnuplot.data(name, ((r.gpus, efficiency(r, bases[name]), r.step) for r in fitting if r.strategy == name))
-                     for name in names)
-    script += f"""
-set multiplot layout 1,2 margins 0.085,0.985,0.14,0.81 spacing 0.09 \
-title {gnuplot.quoted(f"Modelled, not measured: {model}, {options.gpus_per_node} GPUs per node")}
-set label 1 {gnuplot.quoted(f'make rehearse ARGS="{command}"')} at screen 0.5,0.905 center font ',11'
-set logscale x 2
-set xrange [{fitting[0].gpus * 0.9 if fitting else 1}:{options.gpus[-1] * 1.1}]
-set xlabel 'GPUs'
-set key bottom left Left reverse
-set title 'Efficiency' offset 0,-1
-set ylabel 'per cent of one GPU' offset 1
-set yrange [0:115]
-plot """
-    script += ", ".join(["100 with lines linecolor rgb '#808080' linewidth 1.5 title 'ideal'"] +
-                        [f"${name} using 1:2 with linespoints {gnuplot.style(i)} title '{name}'" for i, name in enumerate(names)])
-    script += """
-unset key
-unset label 1
-set title 'Time of a training step'
-set ylabel 'milliseconds'
-set yrange [0:*]
-plot """ + ", ".join(f"${name} using 1:3 with linespoints {gnuplot.style(i)}" for i, name in enumerate(names))
-    gnuplot.draw(f"{options.out}/rehearse", script + "\nunset multiplot\n")
-
-
 def main():
     options = read_options()
     rows, bases = run_all(options)
     files.make_folder(options.out)
     write_csv(f"{options.out}/rehearse.csv", rows, bases)
-    written = f"{options.out}/rehearse.csv"
-    if gnuplot.missing():
-        print(f"note: {gnuplot.missing()}")
-    elif bases:
-        plot(options, rows, bases)
-        written += f", {options.out}/rehearse.svg, {options.out}/rehearse.png"
-    print(f"written: {written}")
+    print(f"written: {options.out}/rehearse.csv")
 
 
 if __name__ == "__main__":

@@ -84,12 +84,12 @@ changed_model() {
     CPU_DEVICE_MODEL=h999 refused 'h999' --gpus 1
 }
 
-@test "the command in docs/seeing.md draws a picture" {
-    command -v gnuplot >/dev/null || skip "gnuplot is not installed"
+@test "the command in docs/seeing.md prints its tables, and a full disk is reported" {
     arguments=$(sed -n 's/^make rehearse ARGS="\(.*\)"$/\1/p' "$root/docs/seeing.md")
     [[ $arguments == *--gpus* ]]
     # shellcheck disable=SC2086 # a list of words
-    rehearse $arguments
-    grep -q '<title>' out/rehearse.svg
-    [ -s out/rehearse.png ]
+    rehearse $arguments >table
+    [ "$(grep -c ^--strategy table)" = 2 ]
+    ln -sf /dev/full out/rehearse.csv
+    refused 'out/rehearse.csv: No space left on device' --gpus 1 --strategies none --hidden 8
 }

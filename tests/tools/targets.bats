@@ -109,18 +109,6 @@ says() { # TEXT...
     build/tests/test_check
 }
 
-@test "make plots works in a fresh clone, and draws kept runs again" {
-    command -v gnuplot >/dev/null || skip "gnuplot is not installed"
-    tiny_data mnist
-    fresh plots IMAGES="--data $PWD/mnist" ARGS='--hidden 16'
-    says '02_multigpu_fork/train' 'drawn: build/plots/losses.svg'
-    make -s plots RUNS=build/plots/runs OUT=again DEVICE=cpu
-    for picture in losses speed memory sizes; do
-        grep -q 'Measured: CPU device' again/$picture.svg
-        [ -s again/$picture.png ]
-    done
-}
-
 # In this text, a byte says which one follows. Its place in a sequence of 15 does not. (18000 / 2 + 1) / (18000 + 256) is the unigram model's probability of each.
 @test "make demo-gpt works in a fresh clone" {
     yes ab | tr -d '\n' | head -c 20000 >text
