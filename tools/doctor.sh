@@ -16,51 +16,29 @@ cc=${CC:-cc}
 cuda=/usr/local/cuda
 nvidia=/proc/driver/nvidia
 infiniband=/sys/class/infiniband
+net=/sys/class/net
 host=$(uname -n)
 
 has() { command -v "$1" >/dev/null; }
 
-# later NAME COMMAND...: runs the command in the background, because a driver or a name server may never answer.
-later() {
-    {
-        timeout -k 1 5 "${@:2}"
-        echo $? >"$work/$1.code"
-    } >"$work/$1" 2>"$work/$1.error" </dev/null &
+# ask NAME COMMAND...: keeps what the command prints in a file of this name, and succeeds if the command does. A driver or a
+# name server may never answer: then timeout ends the command, and late NAME succeeds.
+ask() {
+    timeout -k 1 5 "${@:2}" >"$work/$1" 2>&1 </dev/null
+    echo $? >"$work/$1.code"
+    [ "$(cat "$work/$1.code")" = 0 ]
 }
 
-answered() { # NAME: succeeds if the command has ended in time, and without an error
-    local tries
-    for ((tries = 0; tries < 60; tries++)); do
-        [ -s "$work/$1.code" ] && break
-        sleep 0.1
-    done
-    [ "$(cat "$work/$1.code" 2>/dev/null)" = 0 ]
-}
-
-silent() { # NAME: succeeds if timeout has ended the command (124 or 137), or should have
-    [[ $(cat "$work/$1.code" 2>/dev/null) =~ ^(124|137)?$ ]]
-}
+late() { [[ $(cat "$work/$1.code") =~ ^(124|137)$ ]]; }
 
 declare -A verdict=() count=([PASS]=0 [WARN]=0 [FAIL]=0) colour=([PASS]='' [WARN]='' [FAIL]='')
-columns=10000 plain=''
-if [ -t 1 ]; then
-    columns=$(stty size 2>/dev/null </dev/tty | cut -d' ' -f2)
-    [ "${columns:-0}" -ge 60 ] || columns=80
-    if [ "${TERM:-dumb}" != dumb ] && [ -z "${NO_COLOR:-}" ]; then
-        colour=([PASS]=$'\e[32m' [WARN]=$'\e[33m' [FAIL]=$'\e[31m') plain=$'\e[0m'
-    fi
-else # all lines are written at once, because other nodes may write to the same file
+plain=''
+if [ -t 1 ] && [ "${TERM:-dumb}" != dumb ] && [ -z "${NO_COLOR:-}" ]; then
+    colour=([PASS]=$'\e[32m' [WARN]=$'\e[33m' [FAIL]=$'\e[31m') plain=$'\e[0m'
+elif [ ! -t 1 ]; then # all lines are written at once, because other nodes may write to the same file
     exec 3>&1 >"$work/table"
     trap 'cat "$work/table" >&3; rm -rf "$work"' EXIT
 fi
-
-print() { # FIRST SECOND TEXT: on a narrow terminal, the text continues below in the same column
-    local first=$1 second=$2 line
-    while IFS= read -r line; do
-        printf '%s  %-13s  %s\n' "$first" "$second" "$line"
-        first='    ' second=''
-    done < <(fold -s -w $((columns - 22)) <<<"$3")
-}
 
 # Reads rows of a table. A row that ends with a backslash continues in the next line. The word "skip" prints nothing,
 # and "note" prints a line without a word.
@@ -78,10 +56,10 @@ print_table() {
         verdict[$check]=$word
         case $word in
         skip) ;;
-        note) print '' "$check" "$text" ;;
+        note) printf '  %-13s  %s\n' "$check" "$text" ;;
         *)
             count[$word]=$((count[$word] + 1))
-            print "${colour[$word]}$word$plain" "$check" "$text${cure:+; $cure}"
+            printf '%s  %-13s  %s\n' "${colour[$word]}$word$plain" "$check" "$text${cure:+; $cure}"
             ;;
         esac
     done
@@ -117,7 +95,7 @@ numbers() { # prints the numbers of the steps, each once
     tr ' ' '\n' | grep . | sort -u | paste -sd' '
 }
 
-gpu_error() { cat "$work/gpus" "$work/gpus.error" | grep -m 1 .; }
+gpu_error() { grep -m 1 . "$work/gpus"; }
 
 # The job.
 
@@ -129,16 +107,8 @@ elif [ -n "${PBS_JOBID:-}" ]; then
     [ ! -r "${PBS_NODEFILE:-}" ] || nodes=$(sort -u "$PBS_NODEFILE" | wc -l)
 fi
 echo "$host${in_job:+, $in_job}:"
-# sbatch may be installed on a machine that belongs to no cluster.
-no_controller=''
 if has sbatch; then
-    later controller scontrol ping
-    if answered controller && grep -q 'is UP' "$work/controller"; then
-        scheduler=Slurm
-    else
-        no_controller=$(silent controller || cat "$work/controller" "$work/controller.error" | tail -n 1)
-        no_controller=${no_controller:-scontrol ping does not answer}
-    fi
+    scheduler=Slurm
 elif has qsub; then
     scheduler=PBS
 fi
@@ -150,49 +120,29 @@ elif [ -e /.dockerenv ] || [ -e /run/.containerenv ]; then
     container='docker or podman'
 fi
 
-# Commands that may take time, and the GPUs.
-
-later host getent ahosts "$host"
-[ -z "${MASTER_ADDR:-}" ] || later master getent ahosts "$MASTER_ADDR"
 gpus=0
 if has nvidia-smi; then
-    later smi nvidia-smi
-    later gpus nvidia-smi --query-gpu=name,memory.total,driver_version,compute_cap --format=csv,noheader
-    ! answered gpus || gpus=$(grep -c , "$work/gpus")
+    ! ask gpus nvidia-smi --query-gpu=name,memory.total,driver_version,compute_cap --format=csv,noheader ||
+        gpus=$(grep -c , "$work/gpus")
 fi
 
 # The steps that are built for each device, and a program that cannot start, with the reason.
-built_cpu='' built_gpu='' gpu_only='' broken=''
-for program in 0*/{train,launch,allreduce}; do
-    if [ -L "$program" ] && [ ! -e "$program" ]; then
-        broken="$program is a link to a missing file"
-    elif [ -x "$program" ]; then
-        libraries=$(ldd "$program" 2>&1)
-        [[ $libraries != *'not found'* ]] ||
-            broken="$program: $(grep -m 1 'not found' <<<"$libraries" | sed 's/^[[:space:]]*//; s/ (.*)//')"
-        case $program$libraries in
-        */launch*) ;;
-        *libcudart*)
-            built_gpu+=" ${program:1:1}"
-            if [ -x "$(readlink -f "$program").cpu" ]; then # this version runs if there is no GPU
-                built_cpu+=" ${program:1:1}"
-            else
-                gpu_only+=" ${program:1:1}"
-            fi
-            ;;
-        *) built_cpu+=" ${program:1:1}" ;;
-        esac
-    fi
+built_cpu='' built_gpu='' broken=''
+for program in 0*/{train,allreduce}; do
+    [ -x "$program" ] || continue
+    libraries=$(ldd "$program" 2>&1)
+    [[ $libraries != *'not found'* ]] ||
+        broken="$program: $(grep -m 1 'not found' <<<"$libraries" | sed 's/^[[:space:]]*//; s/ (.*)//')"
+    [[ $libraries != *libcudart* ]] || built_gpu+=" ${program:1:1}"
+    [[ $libraries = *libcudart* && ! -x $(readlink -f "$program").cpu ]] || built_cpu+=" ${program:1:1}"
 done
-
 built=${built_gpu:+for GPUs: step$built_gpu}${built_gpu:+${built_cpu:+; }}
 built+=${built_cpu:+for the CPU device: step$built_cpu}
 
 # The words of some rows depend on the machine. Compute nodes often have no compiler, and GPUs need no BLAS.
-build_word=WARN blas_word=WARN job_word=${in_job:+FAIL}
+build_word=WARN blas_word=WARN
 [ -n "$built" ] || build_word=FAIL
 [ "$gpus" != 0 ] || blas_word=$build_word
-job_word=${job_word:-WARN}
 
 # Tools and libraries for building.
 
@@ -255,7 +205,7 @@ nccl_word=WARN # a newer library has all functions of the header
 driver='' newest='' models='' oldest='' visible=$gpus # newest: the latest CUDA that the driver supports
 if [ "$gpus" != 0 ]; then
     driver=$(awk -F', ' '{ print $3; exit }' "$work/gpus")
-    newest=$(answered smi && sed -n 's/.*CUDA[A-Z ]* Version *: *\([0-9.]*\).*/\1/p' "$work/smi")
+    newest=$(ask smi nvidia-smi && sed -n 's/.*CUDA[A-Z ]* Version *: *\([0-9.]*\).*/\1/p' "$work/smi")
     models=$(awk -F', ' '!n[$1 ", " $2]++ { m[++k] = $1 ", " $2 }
         END { for (i = 1; i <= k; i++) printf "%s%d x %s", (i > 1 ? "; " : ""), n[m[i]], m[i] }' "$work/gpus")
     oldest=$(awk -F', ' '{ print $4 }' "$work/gpus" | sort -V | head -n 1)
@@ -272,7 +222,7 @@ fi
 # The node.
 
 usable=$(env -u OMP_NUM_THREADS nproc) cores=$(env -u OMP_NUM_THREADS nproc --all) # nproc reads that variable
-locked=$(ulimit -l) files=$(ulimit -n) adapters=$(cd $infiniband 2>/dev/null && echo *)
+locked=$(ulimit -l) adapters=$(cd $infiniband 2>/dev/null && echo *)
 shm_word=WARN
 shm_cure='delete old files (ls -l /dev/shm lists them), or as root: mount -o remount,size=1g /dev/shm'
 [ -z "$container" ] || shm_cure='start the container with --shm-size=1g or --ipc=host (docker, podman)'
@@ -287,79 +237,21 @@ shm_size=${shm_size:-0} shm_free=${shm_free:-0}
 
 # The network.
 
-# Prints the interfaces with their addresses, in the order in which NCCL sees them. Without the program ip, the
-# addresses are unknown.
-find_interfaces() {
-    local name address
-    if has ip; then
-        { ip -o -4 address show up && ip -o -6 address show up scope global; } | awk '{ print $2, $4 }'
-    else
-        grep -H . /sys/class/net/*/ifindex | sort -t: -k2n | sed 's|/ifindex.*||; s|.*/||'
-    fi | while read -r name address; do
-        [ "$(cat "/sys/class/net/$name/operstate" 2>/dev/null)" = down ] || echo "$name ${address%/*}"
-    done | awk '!seen[$1]++'
-}
+# The interfaces that are up, and the one that NCCL uses: the first one named ib..., or else the first one that is neither a
+# loopback nor virtual.
+names=$(for name in $net/*; do
+    [ "$(cat "$name/operstate")" = down ] || echo "$(cat "$name/ifindex") ${name##*/}"
+done | sort -n | cut -d' ' -f2 | paste -sd' ')
+name=$(tr ' ' '\n' <<<"$names" | awk '{ rank = /^ib/ ? 1 : !/^(lo|docker|virbr)/ ? 2 : !/^lo/ ? 3 : 4 } !best || rank < best { best = rank; name = $1 } END { print name }')
+taken="of the interfaces $names, NCCL uses $name"
 
-# first_of LIST: prints the first interface that NCCL would choose with this value of NCCL_SOCKET_IFNAME. The list holds
-# prefixes of names. After =, it holds whole names. After ^, it holds the names to avoid.
-first_of() {
-    local name address list word except exact found
-    while read -r name address; do
-        list=$1 except='' exact='' found=''
-        [[ $list != ^* ]] || { except=yes && list=${list#^}; }
-        [[ $list != =* ]] || { exact=yes && list=${list#=}; }
-        for word in ${list//,/ }; do
-            [[ $name != "$word" && ($exact || $name != "$word"*) ]] || found=yes
-        done
-        [ "$found" = "$except" ] || { echo "$name $address" && return; }
-    done <<<"$interfaces"
-}
-
-has_plugin() { # NCCL finds its network plugin through LD_LIBRARY_PATH
-    local folder folders=${LD_LIBRARY_PATH:-}
-    for folder in ${folders//:/ }; do
-        compgen -G "$folder/libnccl-net*.so*" >/dev/null && return
-    done
-    PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | grep -q libnccl-net
-}
-
-interfaces=$(find_interfaces)
-names=$(cut -d' ' -f1 <<<"$interfaces" | paste -sd' ')
-name='' own=''
-for list in ${NCCL_SOCKET_IFNAME:-ib ^docker,lo,virbr docker lo virbr}; do
-    [ -n "$name" ] || read -r name own < <(first_of "$list")
-done
-taken="of the interfaces $names, NCCL uses $name${own:+, $own}"
-
-# The table calls it as late as possible, because a name server may take seconds.
-find_addresses() {
-    host_address=$(answered host && awk '{ print $1; exit }' "$work/host")
-    master_address=$([ -n "${MASTER_ADDR:-}" ] && answered master && awk '{ print $1; exit }' "$work/master")
+# The address at which the ranks of other nodes look for rank 0. Without MASTER_ADDR, a job script takes the host name.
+find_address() { # late, because a name server may take seconds
+    address=$(ask master getent ahosts "$master" && awk '{ print $1; exit }' "$work/master")
     true
 }
-use=${own/#127.*/} # without a network, NCCL uses lo, whose address no other node can reach either
-use="on several nodes, set MASTER_ADDR=${use:-ADDRESS}"
-master_word=WARN
-[ "$nodes" = 1 ] || master_word=FAIL
-host_word=${MASTER_ADDR:+WARN} host_word=${host_word:-$master_word} # the ranks do not need it if MASTER_ADDR is set
-
-# The data.
-
-damaged=''
-for folder in data/mnist data/fashion-mnist data/cifar10 data/mnist; do # the last one if none has images
-    images=("$folder"/{train,t10k}-{images-idx3,labels-idx1}-ubyte) packed=.gz
-    [ $folder != data/cifar10 ] || images=("$folder"/{data_batch_{1..5},test_batch}.bin) packed=''
-    if [ -e "${images[0]}" ] || [ -e "${images[0]}.gz" ]; then
-        break
-    fi
-done
-for file in "${images[@]}"; do
-    if [ -e "$file.gz" ]; then
-        gzip -tq "$file.gz" || damaged="$file.gz is damaged"
-    elif [ ! -e "$file" ]; then
-        damaged="$file$packed is missing"
-    fi
-done 2>/dev/null
+master=${MASTER_ADDR:-$host} address_word=WARN
+[ "$nodes" = 1 ] || address_word=FAIL
 
 # The steps that can run.
 
@@ -404,13 +296,9 @@ FAIL         | NCCL          | below "$nccl" $oldest_nccl \
 PASS         | NCCL          | [ "$nccl" = "$nccl_loaded" ] | header and library $nccl
 $nccl_word   | NCCL          | otherwise | the header is $nccl, but programs load the library $nccl_loaded \
     | load only one NCCL module, and remove others from LD_LIBRARY_PATH
-WARN         | programs      | [[ $broken = *'missing file' ]] | $broken | make step${broken:1:1}
 FAIL         | programs      | [ "$broken" ] | $broken \
     | load the modules that it was built with (in jobs: slurm/site.sh), or build it again
 PASS         | programs      | [ -z "$built" ] | none is built yet: run make step1
-$job_word    | programs      | [ "$gpu_only" ] && [ "$gpus" = 0 ] \
-    | built for GPUs, but there is no GPU here: step$gpu_only \
-    | make DEVICE=cpu step${gpu_only: -1}
 PASS         | programs      | otherwise | $built
 
 # GPUs. If one of these checks fails, the programs can still run on the CPU device.
@@ -420,13 +308,10 @@ FAIL         | driver        | ! has nvidia-smi && [ -e $nvidia ] && [ "$contain
     | start it with --nv (apptainer) or --gpus all (docker)
 FAIL         | driver        | ! has nvidia-smi && [ -e $nvidia ] | loaded, but nvidia-smi is not found \
     | add it to PATH, or install the driver's tools
-WARN         | driver        | ! has nvidia-smi && [ "${SLURM_GPUS_ON_NODE:-0}" != 0 ] \
-    | none, but Slurm gave this job $SLURM_GPUS_ON_NODE GPUs: programs can use the CPU device only \
-    | to use GPUs, try another partition
 WARN         | driver        | ! has nvidia-smi && [ "$scheduler" ] && [ -z "$in_job" ] \
     | none here: programs can use the CPU device only | check compute nodes: sbatch slurm/doctor.sbatch
 PASS         | driver        | ! has nvidia-smi | none: programs run on the CPU device
-FAIL         | driver        | [ "$gpus" = 0 ] && silent gpus | nvidia-smi does not answer \
+FAIL         | driver        | [ "$gpus" = 0 ] && late gpus | nvidia-smi does not answer \
     | use another node, and tell the administrators
 FAIL         | driver        | [ "$gpus" = 0 ] && [ "$in_job" ] | $(gpu_error) | ask for GPUs, such as --gpus-per-node=2
 FAIL         | driver        | [ "$gpus" = 0 ] | $(gpu_error) | reboot, or install a driver that matches the kernel
@@ -450,37 +335,25 @@ PASS         | cores         | otherwise | $usable of $cores can be used
 $shm_word    | /dev/shm      | below "$shm_free" 262144 \
     | $(megabytes "$shm_free") free of $(megabytes "$shm_size"), which may be too little for NCCL | $shm_cure
 PASS         | /dev/shm      | otherwise | $(megabytes "$shm_free") free of $(megabytes "$shm_size")
-PASS         | locked memory | [ "$locked" = unlimited ] | no limit
 WARN         | locked memory | [ "$adapters" ] && below "$locked" 1048576 \
     | at most $(megabytes "$locked"), which is too little for InfiniBand ($adapters) \
     | run ulimit -l unlimited before sbatch; if that is refused, ask the administrators (memlock)
-PASS         | locked memory | otherwise | at most $(megabytes "$locked")${adapters:+, with InfiniBand}
-WARN         | open files    | below "$files" 1024 | at most $files, which may be too few for many ranks \
-    | ulimit -n 4096
-PASS         | open files    | otherwise | at most $files
+PASS         | locked memory | [ "$adapters" ] | enough for InfiniBand ($adapters)
 FAIL         | network       | [ -z "$names" ] | no interface has an address \
     | start at least the loopback interface: ip link set lo up
-FAIL         | network       | [ -z "$name" ] \
-    | NCCL_SOCKET_IFNAME=$NCCL_SOCKET_IFNAME names none of the interfaces $names \
-    | unset it, or name an interface that connects the nodes (slurm/site.sh)
+PASS         | network       | [ "${NCCL_SOCKET_IFNAME:-}" ] | of the interfaces $names, NCCL uses that of NCCL_SOCKET_IFNAME=$NCCL_SOCKET_IFNAME
 FAIL         | network       | [ "$name" = lo ] && [ "$nodes" -gt 1 ] | $taken, which does not connect the nodes \
     | name an interface that does: export NCCL_SOCKET_IFNAME=... (slurm/site.sh)
 PASS         | network       | [ "$name" = lo ] | $taken, which is enough for one node
 WARN         | network       | [[ $name = @(docker|virbr|veth|br-|tun|wg)* ]] | $taken, which looks virtual \
     | if ranks do not meet: export NCCL_SOCKET_IFNAME=... (slurm/site.sh)
-WARN         | network       | [[ " $names" = *' hsn'* ]] && [ "$gpus" != 0 ] && ! has_plugin \
-    | $taken; without the plugin aws-ofi-nccl, NCCL uses TCP here, which is slow \
-    | load your site's module of the plugin (docs/nccl.md, Slingshot)
 PASS         | network       | otherwise | $taken
-skip         | addresses     | find_addresses
-PASS         | host name     | reachable "$host_address" | $host is $host_address
-$host_word   | host name     | [ "$host_address" ] | $host is $host_address here, which no other node can reach | $use
-$host_word   | host name     | otherwise | no address is known for $host | $use
-skip         | MASTER_ADDR   | [ -z "${MASTER_ADDR:-}" ]
-PASS         | MASTER_ADDR   | reachable "$master_address" | $MASTER_ADDR is $master_address
-$master_word | MASTER_ADDR   | [ "$master_address" ] \
-    | $MASTER_ADDR is $master_address here, which no other node can reach | $use
-$master_word | MASTER_ADDR   | otherwise | no address is known for $MASTER_ADDR | $use
+skip         | MASTER_ADDR   | [ -z "$in_job$scheduler${MASTER_ADDR:-}" ] || ! find_address
+PASS         | MASTER_ADDR   | reachable "$address" | $master is $address
+$address_word | MASTER_ADDR   | [ "$address" ] | $master is $address here, which no other node can reach \
+    | on several nodes, set MASTER_ADDR to an address of the network above
+$address_word | MASTER_ADDR   | otherwise | no address is known for $master \
+    | on several nodes, set MASTER_ADDR to an address of the network above
 
 # The job and the data
 
@@ -494,15 +367,11 @@ FAIL         | job           | [ "$in_job" ] | $in_job, but PBS_NODEFILE=${PBS_N
 PASS         | job           | [ "$scheduler" = Slurm ] \
     | none; Slurm is installed: sbatch slurm/doctor.sbatch checks compute nodes
 PASS         | job           | [ "$scheduler" = PBS ] | none; PBS is installed: qsub pbs/doctor.pbs checks compute nodes
-WARN         | job           | [ "$no_controller" ] \
-    | none; sbatch is installed, but no Slurm controller answers: $no_controller \
-    | run programs on this machine: make run-step4
 PASS         | job           | otherwise | none, and neither Slurm nor PBS: programs run on this machine
 PASS         | container     | otherwise | ${container:-none}
-WARN         | data          | [ ! -d $folder ] | no $folder \
+WARN         | data          | ! compgen -G "data/*/*" >/dev/null | no data \
     | run make data on a machine with internet, or train with --data synthetic
-FAIL         | data          | [ "$damaged" ] | $damaged | run make data SET=${folder#data/} on a machine with internet
-PASS         | data          | otherwise | $folder is complete
+PASS         | data          | otherwise | $(cd data && echo *)
 END
 
 echo
@@ -518,7 +387,7 @@ note         | GPU           | otherwise \
     | nothing, because there is no GPU${gpu_steps:+; steps $gpu_steps can be built for nodes with GPUs}
 note         | CPU device    | [ "$cpu_steps" ] | steps $cpu_steps
 note         | CPU device    | otherwise | nothing, until you install a compiler, and oneDNN or OpenBLAS
-note         | several nodes | failed network 'host name' MASTER_ADDR \
+note         | several nodes | failed network MASTER_ADDR \
     | nothing, until you fix the problem shown above for the network
 note         | several nodes | [ "$nodes" -gt 1 ] | $wide, on the $nodes nodes of this job
 note         | several nodes | [ "$in_job" ] | $wide, in a job with more than one node
