@@ -13,7 +13,7 @@ import sys
 sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
 import files  # noqa: E402
 import trace_svg  # noqa: E402
-from trace_file import COMPUTING, ROUNDING, BadTrace, check_run, need, read_run  # noqa: E402
+from trace_file import COMPUTING, ROUNDING, BadTrace, check_rows, need, read_run  # noqa: E402
 
 NOTABLE = 0.02  # part of the time that the others must have waited for a straggler
 UPDATE, NEXT_BATCH = re.compile(r"\bupdate|_step\b"), re.compile(r"\bforward|gather_batch")
@@ -276,7 +276,9 @@ def parse_options():
 def run_tool(options):
     run = read_run(options.files)
     if options.check:
-        check_run(run)
+        for rank in run.ranks:
+            check_rows(rank)
+            whole_window(rank)
         spans, arrows = (sum(len(part) for part in parts) for parts in zip(*((r.spans, r.arrows) for r in run.ranks)))
         print(f"{len(run.ranks)} rank{'s' * (len(run.ranks) > 1)}, {spans} spans, {arrows} arrows, {run.clock}: no mistake")
         return
