@@ -63,7 +63,7 @@ void gather_batch(const struct dataset *set, const uint32_t *order, size_t first
         cpu_may_use(__func__, values, set->count * inputs, 0);
         cpu_may_use(__func__, labels, set->count * targets, 0);
     }
-    COMPUTES(n * inputs, 1);
+    COMPUTES(57. * (n * inputs));
     span_begin(PHASE_COPY, __func__, stream);
     LAUNCH(stream, run_gather_batch, a, n, rows_per_grain(inputs + targets));
     span_end();
@@ -90,7 +90,7 @@ static void run_add_bias(void *arguments, size_t from, size_t to) {
 void add_bias(float *y, const float *bias, int rows, int cols, int relu, cudaStream_t stream) {
     size_t n = (size_t)rows, m = (size_t)cols;
     struct add_bias a = {UPDATES(y, n * m), READS(bias, m), n, m, relu};
-    COMPUTES(n * m, 1);
+    COMPUTES(20. * (n * m));
     LAUNCH(stream, run_add_bias, a, n, rows_per_grain(m));
 }
 
@@ -113,7 +113,7 @@ void sum_rows(const float *x, float *sums, int rows, int cols, cudaStream_t stre
     size_t n = (size_t)rows, m = (size_t)cols;
     size_t threads = m * (n < 32 ? n : 32); // of a GPU
     struct sum_rows a = {READS(x, n * m), WRITES(sums, m), n, m};
-    COMPUTES(threads, (n + 31) / 32);
+    COMPUTES(threads * (50 + 6. * ((n + 31) / 32)));
     cpu_waits(threads, 2 + (n + 127) / 128); // each thread loads 4 rows at a time
     LAUNCH(stream, run_sum_rows, a, m, 64);
 }
@@ -170,7 +170,7 @@ void softmax_cross_entropy(const float *logits, const uint8_t *labels, int rows,
                                       dlogits ? WRITES(dlogits, elements) : NULL,
                                       UPDATES(stats, STATS_LANES),
                                       smoothing};
-    COMPUTES(32 * n, (size_t)(classes + 31) / 32); // the threads of a GPU
+    COMPUTES(32 * n * (255 + 53. * ((classes + 31) / 32))); // the threads of a GPU
     cpu_waits(32 * STATS_LANES, (n + STATS_LANES - 1) / STATS_LANES * (2 + (classes + 127) / 128));
     span_begin(PHASE_LOSS, __func__, stream);
     LAUNCH(stream, run_softmax_cross_entropy, a, n < STATS_LANES ? n : STATS_LANES, 64);

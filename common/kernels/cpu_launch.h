@@ -29,10 +29,12 @@ void *cpu_kernel_view(const void *pointer, size_t width, size_t pitch, size_t ro
 #define READS_VALUES(array, type, count) USES(array, (count)*type_size(type), 0)
 #define WRITES_VALUES(array, type, count) USES(array, (count)*type_size(type), 1)
 
-// Says how many elements the GPU's kernel computes, and of how many parts each, such as the places
-// of a window (1: no parts). instructions in cpu_launch.c has the kernel.
-#define COMPUTES(elements, parts) cpu_kernel_computes(__func__, elements, parts)
-void cpu_kernel_computes(const char *kernel, size_t elements, size_t parts);
+// Says how many instructions the threads of a GPU execute in all, which the modelled clock charges.
+// They were counted in the machine code that nvcc 13.0 makes of */kernels/*.cu for sm_90 (cuobjdump
+// -sass), and for values and attention in their PTX, which has about as many. A loop that the
+// compiler unrolled counts once for each of its elements. Kernels without COMPUTES execute at most 3
+// for each byte that they move, so memory limits them on every GPU.
+#define COMPUTES(instructions) cpu_executes(instructions)
 
 // lanes[i] = lanes[i] + lanes[i + left] + ... for i < left, in the same order as in kernels.cu.
 void fold(double *lanes, size_t count, size_t left);

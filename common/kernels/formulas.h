@@ -20,7 +20,7 @@ FORMULA(fill_uniform) {
 void fill_uniform(float *values, size_t count, float bound, uint64_t seed, uint64_t first,
                   cudaStream_t stream) {
     struct fill_uniform a = {WRITES(values, count), bound, seed, first};
-    COMPUTES(count, 1);
+    COMPUTES(39. * count);
     LAUNCH_FORMULA(fill_uniform, a, count, stream);
 }
 
@@ -36,7 +36,7 @@ FORMULA(fill_normal) {
 void fill_normal(float *values, size_t count, float deviation, uint64_t seed, uint64_t first,
                  cudaStream_t stream) {
     struct fill_normal a = {WRITES(values, count), deviation, seed, first};
-    COMPUTES(count, 1);
+    COMPUTES(46. * count);
     LAUNCH_FORMULA(fill_normal, a, count, stream);
 }
 
@@ -92,7 +92,7 @@ FORMULA(to_bfloat16) {
 
 void to_bfloat16(uint16_t *y, const float *x, size_t count, cudaStream_t stream) {
     struct to_bfloat16 a = {WRITES(y, count), READS(x, count)};
-    COMPUTES(count, 1);
+    COMPUTES(18. * count);
     LAUNCH_FORMULA(to_bfloat16, a, count, stream);
 }
 

@@ -40,7 +40,7 @@ extern "C" {
 #define READS(array, count) (array)
 #define WRITES(array, count) (array)
 #define UPDATES(array, count) (array)
-#define COMPUTES(elements, parts) ((void)0)
+#define COMPUTES(instructions) ((void)0)
 
 // sums[i] = lanes[i] + lanes[i + left] + ..., for i < left. There are at most MOST_FOLDED lanes.
 enum { MOST_FOLDED = 1 << 18 };

@@ -70,7 +70,7 @@ void image_to_patches(const void *x, void *patches, int images, const struct win
     size_t elements = count_windows(w, images) * window_elements(w);
     struct image_to_patches a = {READS(from, bytes), WRITES(to, elements * element_size), *w,
                                  element_size};
-    COMPUTES(elements, 1);
+    COMPUTES(50. * elements);
     LAUNCH(stream, run_image_to_patches, a, (size_t)images * (size_t)w->height,
            rows_per_grain((size_t)w->width * window_elements(w)));
 }
@@ -122,7 +122,7 @@ void patches_to_image(const float *dpatches, float *dx, int images, const struct
     size_t width = (size_t)w->in.width * (size_t)w->in.channels;
     struct patches_to_image a = {READS(dpatches, count_windows(w, images) * window_elements(w)),
                                  WRITES(dx, rows * width), *w};
-    COMPUTES(rows * width, (size_t)w->size * (size_t)w->size);
+    COMPUTES(rows * width * (67 + 25. * w->size * w->size));
     LAUNCH(stream, run_patches_to_image, a, rows, rows_per_grain(width * (size_t)w->size));
 }
 
@@ -167,7 +167,7 @@ void max_pool(const float *x, float *y, int images, const struct windows *w, cud
     size_t inputs = (size_t)images * (size_t)shape_size(w->in);
     size_t outputs = count_windows(w, images) * (size_t)w->in.channels;
     struct max_pool a = {.x = READS(x, inputs), .y = WRITES(y, outputs), .w = *w};
-    COMPUTES(outputs, (size_t)w->size * (size_t)w->size);
+    COMPUTES(outputs * (59 + 27. * w->size * w->size));
     LAUNCH(stream, run_max_pool, a, (size_t)images * (size_t)w->height,
            rows_per_grain((size_t)w->width * window_elements(w)));
 }
@@ -192,7 +192,7 @@ void max_pool_backward(const float *x, const float *dy, float *dx, int images,
     size_t outputs = count_windows(w, images) * (size_t)w->in.channels;
     struct max_pool a = {
         .x = READS(x, all), .dy = READS(dy, outputs), .dx = WRITES(dx, all), .w = *w};
-    COMPUTES(outputs, (size_t)w->size * (size_t)w->size);
+    COMPUTES(outputs * (59 + 27. * w->size * w->size));
     LAUNCH(stream, run_max_pool_backward, a, (size_t)images, rows_per_grain(inputs));
 }
 
@@ -220,7 +220,7 @@ void mean_pool(const float *x, float *y, int images, struct shape in, cudaStream
     size_t n = (size_t)images, inputs = (size_t)shape_size(in), channels = (size_t)in.channels;
     struct mean_pool a = {READS(x, n * inputs), WRITES(y, n * channels), inputs / channels,
                           channels};
-    COMPUTES(n * channels, inputs / channels);
+    COMPUTES(n * channels * (85 + 6. * (inputs / channels)));
     LAUNCH(stream, run_mean_pool, a, n, rows_per_grain(inputs));
 }
 
@@ -238,7 +238,7 @@ void mean_pool_backward(const float *dy, float *dx, int images, struct shape in,
     size_t n = (size_t)images, inputs = (size_t)shape_size(in), channels = (size_t)in.channels;
     struct mean_pool a = {READS(dy, n * channels), WRITES(dx, n * inputs), inputs / channels,
                           channels};
-    COMPUTES(n * inputs, 1);
+    COMPUTES(34. * (n * inputs));
     LAUNCH(stream, run_mean_pool_backward, a, n, rows_per_grain(inputs));
 }
 
@@ -272,6 +272,6 @@ void augment_images(const float *x, float *y, int images, const struct augmentat
                     uint64_t seed, uint64_t first, cudaStream_t stream) {
     size_t inputs = (size_t)shape_size(a->in), all = (size_t)images * inputs;
     struct augment_images k = {READS(x, all), WRITES(y, all), *a, seed, first};
-    COMPUTES(all, 1);
+    COMPUTES(113. * all);
     LAUNCH(stream, run_augment_images, k, (size_t)images, rows_per_grain(inputs));
 }

@@ -79,7 +79,7 @@ void group_norm(const float *x, float *y, const float *scale, const float *shift
     a.shift = READS(shift, channels);
     a.statistics = WRITES(statistics, n * 2 * a.groups);
     a.relu = relu;
-    COMPUTES(n * count, 1);
+    COMPUTES(62. * (n * count));
     LAUNCH(stream, run_group_norm, a, n, rows_per_grain(count));
 }
 
@@ -133,7 +133,7 @@ void group_norm_backward(const float *x, const float *dy, float *dx, const float
     a.y = WRITES(dx, n * count);
     a.scale = READS(scale, channels);
     a.statistics = READS(statistics, n * 2 * a.groups);
-    COMPUTES(n * count, 1);
+    COMPUTES(65. * (n * count));
     LAUNCH(stream, run_group_norm_backward, a, n, rows_per_grain(count));
 }
 
@@ -156,6 +156,6 @@ void multiply_by_normalised(const float *x, float *dy, const float *statistics, 
     a.x = READS(x, n * count);
     a.y = UPDATES(dy, n * count);
     a.statistics = READS(statistics, n * 2 * a.groups);
-    COMPUTES(n * count, 1);
+    COMPUTES(38. * (n * count));
     LAUNCH(stream, run_multiply_by_normalised, a, n, rows_per_grain(count));
 }

@@ -52,7 +52,7 @@ void look_up_backward(const float *tokens, const float *dy, float *dtable, int r
     struct look_up_backward a = {READS(tokens, n), READS(dy, n * m), WRITES(dtable, entries * m), n,
                                  m};
     size_t threads = (size_t)entries * ((m + 255) / 256) * 256; // of a GPU
-    COMPUTES(threads, n);
+    COMPUTES(threads * (60 + 0.25 * n));
     cpu_waits(threads, n / 512 + n / 40); // if a fifth of the tokens are the same; 8 rows at a time
     LAUNCH(stream, run_look_up_backward, a, (size_t)entries, 64);
 }

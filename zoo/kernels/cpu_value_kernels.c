@@ -137,7 +137,7 @@ void layer_norm(const float *x, void *y, cudaDataType type, const void *paramete
                            .statistics = WRITES(statistics, 2 * n),
                            .rows = n,
                            .cols = m};
-    COMPUTES(n * m, 1);
+    COMPUTES(32. * (n * m));
     LAUNCH(stream, run_layer_norm, a, n, rows_per_grain(m));
 }
 
@@ -198,7 +198,7 @@ void layer_norm_backward(const float *x, const void *dy, cudaDataType type, cons
                            .sums = WRITES(scratch, slices * 2 * m),
                            .rows = n,
                            .cols = m};
-    COMPUTES(n * m, 1);
+    COMPUTES(80. * (n * m));
     LAUNCH(stream, run_layer_norm_backward, a, slices, rows_per_grain(n / slices * m + 1));
     sum_rows(scratch, gradients, (int)slices, 2 * cols, stream);
 }

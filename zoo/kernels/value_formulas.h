@@ -22,7 +22,7 @@ void add_value_bias(void *values, const void *bias, int rows, int cols, cudaData
     const void *x = READS_VALUES(values, type, n * m), *b = READS_VALUES(bias, type, m);
     void *y = WRITES_VALUES(values, type, n * m);
     struct rows a = {x, b, NULL, y, n, m, type};
-    COMPUTES(n * m, 1);
+    COMPUTES(17. * (n * m));
     LAUNCH_ROWS(add_value_bias, a, stream);
 }
 
@@ -60,7 +60,7 @@ void bias_gelu(const void *x, const void *bias, void *y, int rows, int cols, cud
     const void *v = READS_VALUES(x, type, n * m), *b = READS_VALUES(bias, type, m);
     void *results = WRITES_VALUES(y, type, n * m);
     struct rows a = {v, b, NULL, results, n, m, type};
-    COMPUTES(n * m, 1);
+    COMPUTES(33. * (n * m));
     LAUNCH_ROWS(bias_gelu, a, stream);
 }
 
@@ -86,7 +86,7 @@ void sum_columns(const void *x, cudaDataType type, uint16_t *rounded, float *sum
     void *y = rounded ? WRITES(rounded, n * m) : NULL;
     float *partial = WRITES(scratch, slices * m);
     struct columns a = {v, NULL, NULL, y, partial, n, m, type};
-    COMPUTES(n * m, 1);
+    COMPUTES(16. * (n * m));
     LAUNCH_COLUMNS(a, slices, stream);
     sum_rows(scratch, sums, (int)slices, cols, stream);
 }
@@ -100,7 +100,7 @@ void bias_gelu_backward(const void *x, const void *bias, const void *dy, void *d
     void *y = WRITES_VALUES(dx, type, n * m);
     float *partial = WRITES(scratch, slices * m);
     struct columns a = {v, b, gradients, y, partial, n, m, type};
-    COMPUTES(n * m, 1);
+    COMPUTES(44. * (n * m));
     LAUNCH_COLUMNS(a, slices, stream);
     sum_rows(scratch, dbias, (int)slices, cols, stream);
 }
