@@ -67,8 +67,7 @@ static struct snapshot *load(void) {
 static void setup(const struct snapshot *s) {
     size_t bytes = c.model.parameters * sizeof *c.parameters;
     CUDA_CHECK(cudaStreamCreate(&c.pass.stream));
-    CUBLAS_CHECK(cublasCreate(&c.pass.blas));
-    CUBLAS_CHECK(cublasSetStream(c.pass.blas, c.pass.stream));
+    open_pass(&c.pass, c.pass.stream, 0);
     data_to_device(&c.test);
     DEVICE_ALLOC(c.parameters, "parameters", bytes);
     CUDA_CHECK(cudaMemcpy(c.parameters, s->values, bytes, cudaMemcpyHostToDevice));

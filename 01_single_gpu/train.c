@@ -51,8 +51,6 @@ static void load(struct trainer *t) {
     char why[WHY_SIZE];
     if (data_load(&t->train, &t->test, &opt.data, why))
         fail("%s", why);
-    if ((size_t)opt.batch > t->train.count)
-        fail("--batch %ld: the training set has only %zu samples", opt.batch, t->train.count);
     t->rows = opt.batch;
     if (model_build(&t->model, &opt, &t->train, why))
         wrong_usage("%s", why);
@@ -61,9 +59,7 @@ static void load(struct trainer *t) {
     if (!opt.snapshot)
         return;
     t->snapshot =
-        snapshot_new(t->model.shape, opt.optimizer, opt.seed, opt.batch, t->model.parameters,
-                     t->optimizer.state_per_parameter * t->model.parameters);
-    set_conditions(t->snapshot, &t->train, t->optimizer.text, tables);
+        snapshot_of_run(t->model.shape, &t->optimizer, &t->train, t->model.parameters, tables);
     if (snapshot_lock(opt.snapshot, why))
         fail("%s", why);
     t->resumed = snapshot_load(opt.snapshot, t->snapshot, why);
@@ -255,18 +251,11 @@ static void train(struct trainer *t) {
             save(t);
     }
     save(t);
-    if (t->requests.stop)
-        say("told to stop by a signal; %s\n",
-            opt.snapshot ? "saved" : "without --snapshot nothing is saved");
+    report_finish(t->requests.stop);
 }
 
 static void print_banner(const struct trainer *t) {
-    print_device();
-    print_model(&t->model);
-    print_data(opt.data, &t->train, &t->test);
-    print_unused(tables);
-    say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(t),
-        opt.batch, t->optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
+    report_run(&t->model, &t->train, &t->test, &t->optimizer, tables);
 }
 
 int main(int argc, char **argv) {
@@ -277,11 +266,7 @@ int main(int argc, char **argv) {
     load(&t);
     CUDA_CHECK(cudaSetDevice(0));
     CUDA_CHECK(cudaStreamCreate(&t.stream));
-    CUBLAS_CHECK(cublasCreate(&t.pass.blas));
-    CUBLAS_CHECK(cublasSetStream(t.pass.blas, t.stream));
-    if (opt.tf32)
-        CUBLAS_CHECK(cublasSetMathMode(t.pass.blas, CUBLAS_TF32_TENSOR_OP_MATH));
-    t.pass.stream = t.stream;
+    open_pass(&t.pass, t.stream, opt.tf32);
     stop_on_signals();
     setup(&t);
     print_banner(&t);

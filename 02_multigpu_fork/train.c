@@ -81,8 +81,6 @@ static void load(struct trainer *t) {
     char why[WHY_SIZE];
     if (data_load(&t->train, &t->test, &opt.data, why))
         fail("%s", why);
-    if ((size_t)opt.batch > t->train.count)
-        fail("--batch %ld: the training set has only %zu samples", opt.batch, t->train.count);
     t->rows = opt.batch / t->world;
     long fit = max_size(t->rows, 1) * t->world;
     if (opt.batch != fit)
@@ -95,9 +93,7 @@ static void load(struct trainer *t) {
     if (!opt.snapshot)
         return;
     t->snapshot =
-        snapshot_new(t->model.shape, opt.optimizer, opt.seed, opt.batch, t->model.parameters,
-                     t->optimizer.state_per_parameter * t->model.parameters);
-    set_conditions(t->snapshot, &t->train, t->optimizer.text, tables);
+        snapshot_of_run(t->model.shape, &t->optimizer, &t->train, t->model.parameters, tables);
     if (snapshot_lock(opt.snapshot, why))
         fail("%s", why);
     t->resumed = snapshot_load(opt.snapshot, t->snapshot, why);
@@ -347,18 +343,11 @@ static void train(struct trainer *t) {
             save(t);
     }
     save(t);
-    if (t->requests.stop)
-        say("told to stop by a signal; %s\n",
-            opt.snapshot ? "saved" : "without --snapshot nothing is saved");
+    report_finish(t->requests.stop);
 }
 
 static void print_banner(const struct trainer *t) {
-    print_device();
-    print_model(&t->model);
-    print_data(opt.data, &t->train, &t->test);
-    print_unused(tables);
-    say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(t),
-        opt.batch, t->optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
+    report_run(&t->model, &t->train, &t->test, &t->optimizer, tables);
     say("ranks     global batch %ld = %d rank%s x %d\n", opt.batch, t->world, PLURAL(t->world),
         t->rows);
 }
@@ -375,11 +364,7 @@ int main(int argc, char **argv) {
     report_muted = t.rank > 0; // only rank 0 prints
     CUDA_CHECK(cudaSetDevice(choose_gpu(t.rank, t.world)));
     CUDA_CHECK(cudaStreamCreate(&t.stream));
-    CUBLAS_CHECK(cublasCreate(&t.pass.blas));
-    CUBLAS_CHECK(cublasSetStream(t.pass.blas, t.stream));
-    if (opt.tf32)
-        CUBLAS_CHECK(cublasSetMathMode(t.pass.blas, CUBLAS_TF32_TENSOR_OP_MATH));
-    t.pass.stream = t.stream;
+    open_pass(&t.pass, t.stream, opt.tf32);
     join(&t);
     stop_on_signals();
     setup(&t);

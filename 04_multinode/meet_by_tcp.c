@@ -2,7 +2,6 @@
 #include "04_multinode/addresses.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
-#include "common/base/options.h"
 #include "common/device/device.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +20,18 @@ enum { MOST_UNKNOWN = 200 }; // connections that have not said who they are
 enum { MOST_NOTES = 5 };     // printed about refused connections
 enum { HELLO_SECONDS = 5 };  // time for a new connection to send its HELLO
 enum { GRACE_SECONDS = 10 }; // how much longer a rank waits for the answer of rank 0
+
+struct meeting_opt meeting_opt;
+
+const struct option_spec meeting_options[] = {
+    {"join-timeout", OPTION_INT | OPTION_LOCAL, &meeting_opt.join_timeout, "60", 1, 1e6,
+     "seconds to wait for a rank"},
+    {"step-timeout", OPTION_REAL | OPTION_LOCAL, &meeting_opt.step_timeout, "120", 0.1, 1e6,
+     "seconds that a collective may take"},
+    {"token-file", OPTION_TEXT | OPTION_LOCAL, &meeting_opt.token_file, NULL, 0, 0,
+     "file with the secret that all ranks share"},
+    {0},
+};
 
 // A rank sends HELLO. When all ranks have come, rank 0 sends ID to each one, or NO.
 enum kind { HELLO = 1, ID, NO };

@@ -4,7 +4,15 @@
 // them in private networks.
 #pragma once
 #include "03_multigpu_launcher/environment.h"
+#include "common/base/options.h"
 #include <nccl.h>
+
+extern struct meeting_opt {
+    long join_timeout;
+    double step_timeout;
+    const char *token_file;
+} meeting_opt; // options_parse sets it, with the table below
+extern const struct option_spec meeting_options[];
 
 // Copies the id of rank 0 to all ranks. If a rank does not come within timeout seconds, or does not
 // fit, the program ends in all ranks that have come, and each prints the reason. If all ranks are

@@ -78,8 +78,7 @@ void predictor_start(struct predictor *p, const float *parameters, int use_cache
     const struct model *m = &p->single.model;
     CUDA_CHECK(cudaSetDevice(0));
     CUDA_CHECK(cudaStreamCreate(&p->pass.stream));
-    CUBLAS_CHECK(cublasCreate(&p->pass.blas));
-    CUBLAS_CHECK(cublasSetStream(p->pass.blas, p->pass.stream));
+    open_pass(&p->pass, p->pass.stream, 0);
     DEVICE_ALLOC(p->parameters, "parameters", bytes);
     CUDA_CHECK(cudaMemcpy(p->parameters, parameters, bytes, cudaMemcpyHostToDevice));
     CUDA_CHECK(cudaMallocHost((void **)&p->tokens, p->context * sizeof *p->tokens));

@@ -30,9 +30,6 @@
 
 static struct {
     long overlap;
-    long join_timeout;
-    double step_timeout;
-    const char *token_file;
     long prefetch;
     long strategy, precision, save;
     long unit_bytes, recompute, accumulate;
@@ -42,12 +39,6 @@ static struct {
 static const struct option_spec options[] = {
     {"overlap", OPTION_INT | OPTION_LOCAL, &step_opt.overlap, "1", 0, 1,
      "1: collectives run during computation, 0: computation waits for each of them"},
-    {"join-timeout", OPTION_INT | OPTION_LOCAL, &step_opt.join_timeout, "60", 1, 1e6,
-     "seconds to wait for a rank"},
-    {"step-timeout", OPTION_REAL | OPTION_LOCAL, &step_opt.step_timeout, "120", 0.1, 1e6,
-     "seconds that a collective may take"},
-    {"token-file", OPTION_TEXT | OPTION_LOCAL, &step_opt.token_file, NULL, 0, 0,
-     "file with the secret that all ranks share"},
     {"prefetch", OPTION_INT, &step_opt.prefetch, "1", 0, 1,
      "1: gather the next layer while this one computes"},
     {"strategy", OPTION_CHOICE, &step_opt.strategy, "full", 0, 0, "how the ranks shard",
@@ -71,6 +62,7 @@ static const struct option_table tables[] = {
     {"options of other models, optimizers and data (zoo/)", zoo_options},
     {"options to watch a run (watch/)", watch_options},
     {"options of all steps", training_options},
+    {"options of the meeting of the ranks", meeting_options},
     {"options of this step", options},
     {0},
 };
@@ -112,8 +104,6 @@ static void load(struct trainer *t) {
     char why[WHY_SIZE];
     if (data_load(&t->train, &t->test, &opt.data, why))
         fail("%s", why);
-    if ((size_t)opt.batch > t->train.count)
-        fail("--batch %ld: the training set has only %zu samples", opt.batch, t->train.count);
     long parts = t->world * step_opt.accumulate;
     t->rows = opt.batch / parts;
     long fit = max_size(t->rows, 1) * parts;
@@ -133,9 +123,7 @@ static void load(struct trainer *t) {
     optimize_shard(&t->optimizer, &t->fsdp.sharding, t->fsdp.shard);
     if (!opt.snapshot)
         return;
-    t->snapshot = snapshot_new(t->model.shape, opt.optimizer, opt.seed, opt.batch, t->fsdp.count,
-                               t->optimizer.state_per_parameter * t->fsdp.count);
-    set_conditions(t->snapshot, &t->train, t->optimizer.text, tables);
+    t->snapshot = snapshot_of_run(t->model.shape, &t->optimizer, &t->train, t->fsdp.count, tables);
     if (t->rank == 0 && snapshot_lock(opt.snapshot, why))
         fail("%s", why);
     t->resumed =
@@ -152,8 +140,8 @@ static void join(struct trainer *t) {
     char plan[PLAN_SIZE]; // must be the same on all ranks
     if (t->rank == 0)
         NCCL_CHECK(ncclGetUniqueId(&id));
-    meet_by_tcp(&t->place, &id, step_opt.token_file, step_opt.join_timeout);
-    start_watchdog(step_opt.join_timeout, step_opt.step_timeout);
+    meet_by_tcp(&t->place, &id, meeting_opt.token_file, meeting_opt.join_timeout);
+    start_watchdog(meeting_opt.join_timeout, meeting_opt.step_timeout);
     COLLECTIVE(t->stream, ncclCommInitRank(&t->comm, t->world, id, t->rank));
     watch_comm(t->comm);
     size_t used = snprintf(plan, sizeof plan, "%d shards, ", t->fsdp.shards);
@@ -420,18 +408,11 @@ static void train(struct trainer *t) {
             save(t);
     }
     save(t);
-    if (t->requests.stop)
-        say("told to stop by a signal; %s\n",
-            opt.snapshot ? "saved" : "without --snapshot nothing is saved");
+    report_finish(t->requests.stop);
 }
 
 static void print_banner(const struct trainer *t) {
-    print_device();
-    print_model(&t->model);
-    print_data(opt.data, &t->train, &t->test);
-    print_unused(tables);
-    say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", steps_per_epoch(t),
-        opt.batch, t->optimizer.text, opt.tf32 ? ", tf32" : "", opt.seed);
+    report_run(&t->model, &t->train, &t->test, &t->optimizer, tables);
     say("ranks     global batch %ld = %d rank%s x %ld\n", opt.batch, t->world, PLURAL(t->world),
         t->rows * step_opt.accumulate);
     say("launcher  %s\n", t->place.launcher);
@@ -452,11 +433,7 @@ int main(int argc, char **argv) {
     report_muted = t.rank > 0; // only rank 0 prints
     CUDA_CHECK(cudaSetDevice(choose_device(&t.place)));
     CUDA_CHECK(cudaStreamCreate(&t.stream));
-    CUBLAS_CHECK(cublasCreate(&t.pass.blas));
-    CUBLAS_CHECK(cublasSetStream(t.pass.blas, t.stream));
-    if (opt.tf32)
-        CUBLAS_CHECK(cublasSetMathMode(t.pass.blas, CUBLAS_TF32_TENSOR_OP_MATH));
-    t.pass.stream = t.stream;
+    open_pass(&t.pass, t.stream, opt.tf32);
     join(&t);
     stop_on_signals();
     double before = device_memory_used();

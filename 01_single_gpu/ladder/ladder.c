@@ -430,9 +430,7 @@ int main(int argc, char **argv) {
     CUDA_CHECK(cudaSetDevice(0));
     CUDA_CHECK(cudaStreamCreate(&t.stream));
     CUDA_CHECK(cudaStreamCreateWithFlags(&t.copies, cudaStreamNonBlocking));
-    CUBLAS_CHECK(cublasCreate(&t.pass.blas));
-    CUBLAS_CHECK(cublasSetStream(t.pass.blas, t.stream));
-    t.pass.stream = t.stream;
+    open_pass(&t.pass, t.stream, 0);
     t.pass.training = 1;
     setup(&t);
     print_heading(&t);

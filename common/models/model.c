@@ -1,6 +1,7 @@
 #include "common/models/model.h"
 #include "common/base/minmax.h"
 #include "common/base/say.h"
+#include "common/device/device.h"
 #include "common/device/spans.h"
 #include "common/training/catalogue.h"
 #include "common/training/training_options.h"
@@ -81,6 +82,14 @@ void layer_appended(struct model *m, struct layer *l) {
 void exempt_from_decay(struct model *m, struct layer *l, size_t vectors) {
     l->vectors = vectors;
     m->vectors += vectors;
+}
+
+void open_pass(struct pass *pass, cudaStream_t stream, int tf32) {
+    pass->stream = stream;
+    CUBLAS_CHECK(cublasCreate(&pass->blas));
+    CUBLAS_CHECK(cublasSetStream(pass->blas, stream));
+    if (tf32)
+        CUBLAS_CHECK(cublasSetMathMode(pass->blas, CUBLAS_TF32_TENSOR_OP_MATH));
 }
 
 void begin_step(struct pass *pass, uint64_t seed) {

@@ -142,6 +142,10 @@ void layer_appended(struct model *model, struct layer *layer);
 // Weight decay leaves the last parameters of the layer alone, this many.
 void exempt_from_decay(struct model *model, struct layer *layer, size_t vectors);
 
+// Sets the stream of the pass, and creates its handle of cuBLAS. tf32 1: matrix products round
+// their inputs to TF32.
+void open_pass(struct pass *pass, cudaStream_t stream, int tf32);
+
 // Begins a training step, with this seed for its random numbers: sets pass->training and
 // pass->seed. A watcher counts all work that is queued from here on as this step's.
 void begin_step(struct pass *pass, uint64_t seed);

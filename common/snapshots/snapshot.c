@@ -50,15 +50,19 @@ struct snapshot *snapshot_new(const char *model, const char *optimizer, long see
     return snapshot_like(&run, parameters, state_size);
 }
 
-void set_conditions(struct snapshot *s, const struct dataset *train, const char *optimizer,
-                    const struct option_table *tables) {
+struct snapshot *snapshot_of_run(const char *model, const struct optimizer *o,
+                                 const struct dataset *train, size_t parameters,
+                                 const struct option_table *tables) {
+    struct snapshot *s = snapshot_new(model, o->name, opt.seed, opt.batch, parameters,
+                                      o->state_per_parameter * parameters);
     struct conditions *c = &s->conditions;
     snprintf(c->folder, sizeof c->folder, "%s", opt.data);
     make_printable(c->folder);
     c->samples = train->count;
     c->checksum = train->checksum;
-    size_t used = snprintf(c->settings, sizeof c->settings, "%s", optimizer);
+    size_t used = snprintf(c->settings, sizeof c->settings, "%s", o->text);
     options_list_changes(tables, c->settings + used, sizeof c->settings - used);
+    return s;
 }
 
 void print_resumed(const char *path, const struct snapshot *s, int finished) {

@@ -39,20 +39,17 @@ struct snapshot {
     float values[]; // the parameters, then the optimizer state
 };
 
-// Returns a snapshot with these members and zeros. The caller frees it. For a shard, parameters is
-// shard_size, and state_size a multiple of it.
-struct snapshot *snapshot_new(const char *model, const char *optimizer, long seed, long batch,
-                              size_t parameters, size_t state_size);
+// Returns a snapshot of this run, which holds this model, with zeros for so many parameters and
+// their optimizer state. The options in the tables tell the conditions. The caller frees it.
+struct dataset;
+struct optimizer;
+struct option_table;
+struct snapshot *snapshot_of_run(const char *model, const struct optimizer *optimizer,
+                                 const struct dataset *train, size_t parameters,
+                                 const struct option_table *tables);
 
 // Returns such a snapshot of the same run, with other numbers of values.
 struct snapshot *snapshot_like(const struct snapshot *run, size_t parameters, size_t state_size);
-
-// Sets the conditions from the training set, from the optimizer's text, and from the options in the
-// tables.
-struct dataset;
-struct option_table;
-void set_conditions(struct snapshot *snapshot, const struct dataset *train, const char *optimizer,
-                    const struct option_table *tables);
 
 // Prints that training continues from the snapshot, which has been loaded from this path. If its
 // settings were different, prints both. finished 1: training is already complete.

@@ -10,6 +10,11 @@ enum { PATH_SIZE = PATH_MAX + 64 };
 
 enum { SNAPSHOT_VERSION = 2 }; // of the format of files and manifests
 
+// Returns a snapshot with these members and zeros. For a shard, parameters is shard_size, and
+// state_size a multiple of it.
+struct snapshot *snapshot_new(const char *model, const char *optimizer, long seed, long batch,
+                              size_t parameters, size_t state_size);
+
 // Sets target to path or, if it is a symbolic link, to the path of the file behind it, which need
 // not exist. All files of a snapshot are beside that file, and the link stays.
 void follow_links(char target[PATH_SIZE], const char *path);

@@ -50,6 +50,9 @@ double optimizer_setting(double option, double usual) {
 int optimizer_build(struct optimizer *o, const struct training_options *options,
                     const struct model *model, size_t samples, char why[WHY_SIZE]) {
     const struct optimizer *found = find_optimizer(options->optimizer);
+    if ((size_t)options->batch > samples)
+        return refuse(why, "--batch %ld: the training set has only %zu samples", options->batch,
+                      samples);
     *o = *found; // options_parse has checked the name
     o->model = model;
     o->lr = optimizer_setting(options->lr, found->lr);

@@ -5,6 +5,9 @@
 #include "common/data/data.h"
 #include "common/device/device.h"
 #include "common/device/spans.h"
+#include "common/models/model.h"
+#include "common/training/optimizer.h"
+#include "common/training/training_options.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -58,6 +61,16 @@ static void open_csv(const char *path, int goes_on) {
         fail("--csv %s: %s", path, strerror(errno));
     if (ftell(report.csv) == 0)
         check_csv(fputs(titles, report.csv));
+}
+
+void report_run(const struct model *model, const struct dataset *train, const struct dataset *test,
+                const struct optimizer *optimizer, const struct option_table *tables) {
+    print_device();
+    print_model(model);
+    print_data(opt.data, train, test);
+    print_unused(tables);
+    say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", optimizer->steps_per_epoch,
+        opt.batch, optimizer->text, opt.tf32 ? ", tf32" : "", opt.seed);
 }
 
 void report_open(const char *path, long done, long epochs, long steps, long most, long batch) {
@@ -181,4 +194,10 @@ void report_stop(long done) {
     say("stopped after step %ld\n", done);
     if (watcher)
         watcher->print(report.modelled);
+}
+
+void report_finish(int told_to_stop) {
+    if (told_to_stop)
+        say("told to stop by a signal; %s\n",
+            opt.snapshot ? "saved" : "without --snapshot nothing is saved");
 }

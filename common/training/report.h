@@ -3,6 +3,15 @@
 #include "common/base/say.h"
 #include "common/kernels/kernels.h"
 
+// Prints the first lines of a run: the device, the model, the data, options without effect, and how
+// it trains.
+struct model;
+struct dataset;
+struct optimizer;
+struct option_table;
+void report_run(const struct model *model, const struct dataset *train, const struct dataset *test,
+                const struct optimizer *optimizer, const struct option_table *tables);
+
 // Call it before training starts, or before it continues after done steps. Training has this number
 // of epochs, of steps per epoch, and of samples per batch (batch). It ends after most steps in all
 // (0: no limit). The CSV file at path (NULL: none) is overwritten if done is 0, and continued
@@ -30,3 +39,6 @@ void report_epoch(long epoch, long epochs, long total, struct stats train, struc
 
 // Call it when training ends within an epoch.
 void report_stop(long done);
+
+// Call it when training has ended, after the last save. told_to_stop 1: by a signal.
+void report_finish(int told_to_stop);

@@ -109,8 +109,7 @@ static inline float *initialised(const struct model *m, uint64_t seed) {
 
 static inline int open_device(void **state) {
     CUDA_CHECK(cudaStreamCreate(&pass.stream));
-    CUBLAS_CHECK(cublasCreate(&pass.blas));
-    CUBLAS_CHECK(cublasSetStream(pass.blas, pass.stream));
+    open_pass(&pass, pass.stream, 0);
     return 0;
 }
 
