@@ -1,17 +1,12 @@
 #!/usr/bin/env bash
 # data.sh [SET]: downloads a set into data/SET: images of mnist (the default), fashion-mnist or cifar10, or the text of
-# shakespeare. If no mirror of MNIST or Fashion-MNIST answers, data.sh takes Fashion-MNIST from Debian's package. It
-# resumes broken downloads and keeps complete files, compressed or plain.
+# shakespeare. It resumes broken downloads and keeps complete files, compressed or plain.
 # MNIST_MIRROR, FASHION_MIRROR, CIFAR_MIRROR or SHAKESPEARE_MIRROR is the URL of a folder to use instead of the mirrors of
-# that set, such as file:///scratch/shared/mnist. If the set is not there, data.sh fails and does not take another one.
+# that set, such as file:///scratch/shared/mnist. If the set is not there, data.sh fails.
 # shellcheck disable=SC2317 # some functions are arguments of others
 set -u
 
-# SHA-256 sums of the uncompressed files, because the compressed copies differ from mirror to mirror.
-fashion_files='train-images-idx3-ubyte c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888
-train-labels-idx1-ubyte bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9
-t10k-images-idx3-ubyte 5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b
-t10k-labels-idx1-ubyte 0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34'
+# The files have the SHA-256 sums of their uncompressed bytes, because the compressed copies differ from mirror to mirror.
 archive='' # of all files; without it, each file has a download of its own
 ending=.gz # of the files on the mirrors
 wanted='train-images-idx3-ubyte.gz and the three other files'
@@ -34,7 +29,10 @@ t10k-labels-idx1-ubyte ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f
         mirrors='https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion
 https://storage.googleapis.com/tensorflow/tf-keras-datasets
 http://fashion-mnist.s3-website.eu-central-1.amazonaws.com'
-        files=$fashion_files
+        files='train-images-idx3-ubyte c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888
+train-labels-idx1-ubyte bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9
+t10k-images-idx3-ubyte 5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b
+t10k-labels-idx1-ubyte 0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34'
         ;;
     cifar10)
         title=CIFAR-10 contents='50000 training and 10000 test images'
@@ -89,19 +87,10 @@ is_there() { # NAME SHA256
 
 # Prints the mirrors that answer within 10 seconds, the fastest first.
 answering() { # DOWNLOAD
-    if [[ $mirrors != file://* ]] && ! command -v curl >/dev/null && ! command -v wget >/dev/null; then
-        echo "note: neither curl nor wget is installed, so no mirror is asked" >&2
-        return
-    fi
     [[ $mirrors == file://* ]] || echo "$folder: asks the mirrors of $title, for at most 10 seconds" >&2
     for mirror in $mirrors; do
-        if command -v curl >/dev/null; then
-            curl -fsIL --connect-timeout 10 --max-time 10 -o /dev/null "$mirror/$1"
-        elif [[ $mirror == file://* ]]; then # which wget does not know
-            [ -r "${mirror#file://}/$1" ]
-        else
-            timeout 10 wget -q --spider -t 1 "$mirror/$1"
-        fi && echo "$mirror" || echo "note: no answer from $mirror" >&2 &
+        curl -fsIL --connect-timeout 10 --max-time 10 -o /dev/null "$mirror/$1" && echo "$mirror" ||
+            echo "note: no answer from $mirror" >&2 &
     done
     wait
 }
@@ -110,13 +99,7 @@ answering() { # DOWNLOAD
 download() { # URL FILE
     local status
     exec 9> >(until read -rt 5; [ $? = 1 ]; do echo "  $(stat -c %s "$2" 2>/dev/null || echo 0) bytes of $1"; done)
-    if command -v curl >/dev/null; then
-        curl -fsSL --connect-timeout 10 --speed-limit 1000 --speed-time 10 -C - -o "$2" "$1" 2>"$log" 9>&-
-    elif [[ $1 == file://* ]]; then
-        cp "${1#file://}" "$2" 2>"$log"
-    else
-        wget -q -T 10 -t 1 -c -O "$2" "$1" 2>"$log" 9>&-
-    fi
+    curl -fsSL --connect-timeout 10 --speed-limit 1000 --speed-time 10 -C - -o "$2" "$1" 2>"$log" 9>&-
     status=$?
     exec 9>&-
     return $status
@@ -149,6 +132,7 @@ fetch() {
             "this one to run it" >&2
         exit 1
     }
+    command -v curl >/dev/null || { echo "error: curl is not installed: tools/deps.sh run installs it" >&2 && exit 1; }
     part=$folder/$1.part
     [ -n "${answered+asked}" ] || answered=$(answering "$1")
     for mirror in $answered; do
@@ -156,10 +140,10 @@ fetch() {
             download "$mirror/$1" "$part"
             status=$?
             "${@:2}" "$part" && return
-            # The file has wrong bytes (0), or the mirror cannot resume (8 of wget; 22, 33 and 36 of curl):
+            # The file has wrong bytes (0), or the mirror cannot resume (22, 33 and 36 of curl):
             # start again from the beginning. After a failure of the network, keep the bytes so far.
             case $status in
-                0 | 8 | 22 | 33 | 36) rm -f "$part" ;;
+                0 | 22 | 33 | 36) rm -f "$part" ;;
                 *) break ;;
             esac
         done
@@ -196,25 +180,6 @@ if [ -n "$own" ]; then
     exit 1
 fi
 
-copy() { # NAME SHA256
-    is_right "$debian/$1.gz" "$2" && cp "$debian/$1.gz" data/fashion-mnist/
-}
-debian=/usr/share/datasets/fashion-mnist
-missing="no mirror sent $title"
-if [[ $set = *mnist ]]; then
-    tools/deps.sh fashion
-    mkdir -p data/fashion-mnist
-    files=$fashion_files
-    if each copy; then
-        case $set in
-            mnist) echo "data/fashion-mnist: Fashion-MNIST (clothes, not digits), because $missing; the programs use it" ;;
-            *) echo "$folder: $title, $contents" ;;
-        esac
-        exit 0
-    fi
-    rmdir data/fashion-mnist 2>/dev/null
-    missing+=", and Debian's dataset-fashion-mnist is not installed"
-fi
-echo "error: $missing: run make data SET=$set on a machine with internet, set $variable to the URL of a folder with" \
-    "$wanted, or train with $instead" >&2
+echo "error: no mirror sent $title: run make data SET=$set on a machine with internet, set $variable to the URL of a folder" \
+    "with $wanted, or train with $instead" >&2
 exit 1

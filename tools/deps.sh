@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # deps.sh SET: installs the packages of a set that are missing here: run (to build and run on DEVICE, by default on the
 # CPU device; with NVCC set, also to compile for GPUs), quick, test, test-all, cluster, container, fuzz, lint or format
-# (for the make target of this name), gpu (for make test DEVICE=gpu), slides, site, bench (to compare with PyTorch)
-# or fashion (the images of Fashion-MNIST). It uses apt-get, as root or through sudo, and lists the packages
-# before it installs them. If a needed package stays missing, it prints how to get it and exits with 1.
+# (for the make target of this name), gpu (for make test DEVICE=gpu), slides, site or bench (to compare with PyTorch). It uses apt-get,
+# as root or through sudo, and lists the packages before it installs them. If a needed package stays missing, it prints how to get it and exits with 1.
 set -u
 cc=${CC:-cc}
 peers=build/peers
@@ -14,7 +13,6 @@ trap 'rm -f "$log"' EXIT
 
 has_command() { PATH=$PATH:/usr/sbin:/sbin:$PWD/$peers/usr/bin:$PWD/$peers/usr/sbin command -v "$1" >/dev/null; }
 has_header() { echo "#include <$1>" | $cc -E ${CONDA_PREFIX:+-I"$CONDA_PREFIX/include"} - >/dev/null 2>&1; }
-has_file() { [ -f "$1" ]; }
 find_libs() { CC=$cc tools/find_libs.sh cpu 2>&1; }
 has_zlib() { [[ $(find_libs) != *'(zlib.h,'* ]]; }
 has_products() { find_libs >/dev/null || { ! has_zlib && { has_header cblas.h || has_header dnnl.h; }; }; }
@@ -108,9 +106,6 @@ check() { # SET
             need has_command python3 python3 python3 python
             need has_command npm 'nodejs npm' nodejs-npm nodejs
             need has_command chromium chromium chromium ''
-            ;;
-        fashion)
-            want has_file /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz dataset-fashion-mnist
             ;;
     esac
 }

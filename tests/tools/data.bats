@@ -1,22 +1,18 @@
 #!/usr/bin/env bats
-# Tests of tools/data.sh with folders in place of the mirrors and the Fashion-MNIST package, so they need no network. The
-# files are made up, and a copy of data.sh has their sums.
+# Tests of tools/data.sh with folders in place of the mirrors, so they need no network. The files are made up, and a copy of
+# data.sh has their sums.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
 setup() {
-    command -v curl >/dev/null || skip "curl is not installed, and wget reads no file:// mirrors"
+    command -v curl >/dev/null || skip "curl is not installed"
     cd "$BATS_TEST_TMPDIR" || return
-    mkdir good empty fashion
+    mkdir good empty
     cp -r "$root/tools" tools
     for name in $all; do
         head -c 30000 /dev/urandom | gzip >"good/$name"
     done
-    plant good/* # the same sums for MNIST and Fashion-MNIST
-    cp good/* fashion
-    # No test installs a package, and packages of this machine make no difference.
-    printf '#!/bin/sh\n' >tools/deps.sh
-    edit tools/data.sh 's|^debian=.*|debian=fashion|'
+    plant good/*
     export MNIST_MIRROR=file://$PWD/good
 }
 
@@ -98,28 +94,11 @@ plant() {
     done
 }
 
-@test "a wrong MNIST_MIRROR is an error, even if Fashion-MNIST is installed" {
+@test "a wrong MNIST_MIRROR is an error" {
     MNIST_MIRROR=file://$PWD/empty run --separate-stderr tools/data.sh
     [ "$status" = 1 ]
     [ "$output" = "" ]
     [[ ${stderr_lines[-1]} == "error: MNIST_MIRROR=file://$PWD/empty has no correct copy of MNIST"* ]]
-    [ ! -e data/fashion-mnist ]
-}
-
-@test "if no mirror answers, Fashion-MNIST is used, and the output says so, but not with wrong files" {
-    run with_mirrors "file://$PWD/empty"
-    [ "$status" = 0 ]
-    [[ $output == *"Fashion-MNIST (clothes, not digits), because no mirror sent MNIST; the programs use it" ]]
-    diff -r fashion data/fashion-mnist
-    [ ! -e data/mnist ]
-    rm -r data
-    flip fashion/$labels 20
-    for set in mnist fashion-mnist; do
-        run --separate-stderr with_mirrors "file://$PWD/empty" $set
-        [ "$status" = 1 ]
-        [[ $(tail -n 1 <<<"$stderr") == "error: no mirror sent "*"make data SET=$set"* ]]
-        rm -rf data
-    done
 }
 
 archive=cifar-10-binary.tar.gz
