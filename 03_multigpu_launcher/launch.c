@@ -73,11 +73,6 @@ static void wait_for_events(int signals) {
     handle_signals(signals);
 }
 
-// exit() calls it, also when fail() ends the program.
-static void leave(void) {
-    end_local_ranks(ended_by);
-}
-
 // Starts the ranks, and starts them again when all have ended after a failure. Returns -1 until the
 // run has ended, and then the exit code of the launcher.
 static int start_next_attempt(void) {
@@ -101,8 +96,8 @@ int main(int argc, char **argv) {
     keep_port();
     name_run();
     int signals = open_signals();
-    prepare_local_ranks(argv);
-    atexit(leave);
+    prepare_local_ranks();
+    atexit(end_local_ranks); // also when fail() ends the program
     for (;; wait_for_events(signals)) {
         check_local_ranks();
         int code = start_next_attempt();

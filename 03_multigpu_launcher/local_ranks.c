@@ -1,5 +1,4 @@
 #include "03_multigpu_launcher/local_ranks.h"
-#include "03_multigpu_launcher/guard.h"
 #include "03_multigpu_launcher/launch_options.h"
 #include "03_multigpu_launcher/output.h"
 #include "common/base/clock.h"
@@ -20,7 +19,7 @@ struct local_ranks local = {.attempt = -1};
 static pid_t launcher;
 static sigset_t blocked_before;
 static void (*sigchld_before)(int);
-static pid_t *pids;    // of the ranks, 0: the rank has ended; the guard shares them
+static pid_t *pids;    // of the ranks, 0: the rank has ended
 static int left;       // number of ranks that have not ended
 static double kill_at; // time of SIGKILL, 0: none
 static double note_at; // time to say that ranks have not ended yet, 0: none
@@ -93,11 +92,10 @@ static void tell_rank(int local_rank) {
 // In the child: becomes the program, which writes to output. If exec fails, sends errno through the
 // pipe failed.
 __attribute__((noreturn)) static void become_program(int i, const int output[2], int failed) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL); // in case the guard is killed together with the launcher
+    prctl(PR_SET_PDEATHSIG, SIGKILL); // when the launcher ends in any way
     if (getppid() != launcher)
         _exit(1);
-    setpgid(0, 0);      // a process group of its own, so that signals reach its children, too
-    pids[i] = getpid(); // the guard must know the rank before it has children
+    setpgid(0, 0); // a process group of its own, so that signals reach its children, too
     restore_signals();
     tell_rank(i);
     dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), 0);
@@ -253,7 +251,7 @@ static void reap(void) {
             left--;
         }
         waitpid(pid, &status, 0);
-        if (i == launch_opt.nproc) // the guard
+        if (i == launch_opt.nproc) // a child of the program that has become this launcher
             continue;
         end_outputs(i);
         if (status && (!failed.pid || (WIFSIGNALED(status) && !WIFSIGNALED(failed.status))))
@@ -271,41 +269,27 @@ static void reap(void) {
 void check_local_ranks(void) {
     reap();
     int overdue = kill_at && seconds() > kill_at;
-    int ended = left == 0 && (open_outputs_count() == 0 || overdue);
-    if (ended && (local.state == RUNNING || local.state == STOPPING)) {
-        close_outputs();
+    if (left == 0 && (local.state == RUNNING || local.state == STOPPING))
         local.state = local.state == RUNNING ? DONE : FAILED;
-    }
     if (note_at && seconds() > note_at)
         say_wait();
     if (overdue)
         signal_local_ranks(SIGKILL);
 }
 
-void prepare_local_ranks(char **argv) {
-    char run[128], rendezvous[PATH_MAX];
-    // As in environment.c.
-    snprintf(run, sizeof run, "-%s-%ld", launch_opt.run_id, launch_opt.master_port);
-    rendezvous_path(rendezvous, run);
+void prepare_local_ranks(void) {
     launcher = getpid();
-    pids = start_guard(launch_opt.nproc, rendezvous, argv);
-    open_screens(launch_opt.nproc);
+    if (!(pids = calloc(launch_opt.nproc, sizeof *pids)))
+        fail("out of memory for %d ranks", launch_opt.nproc);
+    prepare_outputs(launch_opt.nproc);
     if (launch_opt.nproc > 1 && !getenv("OMP_NUM_THREADS") && !setenv("OMP_NUM_THREADS", "1", 1) &&
         launch_opt.node_rank == 0)
         note("OMP_NUM_THREADS=1 for each rank, as it was not set");
 }
 
-void end_local_ranks(int ended_by) {
-    alarm(0); // fail() limits exit to 10 s, but a slow screen may take longer
-    end_guard();
+void end_local_ranks(void) {
+    signal_local_ranks(SIGKILL);
     for (int i = 0; i < launch_opt.nproc; i++)
         if (pids[i])
             waitpid(pids[i], NULL, 0);
-    signal(SIGPIPE, SIG_IGN);
-    // A signal may end the wait for the screens. Without a wait, it must not end the launcher: srun
-    // may throw away output of a job when a signal has ended one of its tasks.
-    if (!ended_by && screens_hold_text()) {
-        restore_signals();
-        empty_screens();
-    }
 }

@@ -24,8 +24,8 @@ int open_signals(void);
 // Returns the next signal that has arrived, or 0 if there is none.
 int read_signal(int signals);
 
-// Prepares the start of launch_opt.nproc ranks. argv is that of main.
-void prepare_local_ranks(char **argv);
+// Prepares the start of launch_opt.nproc ranks.
+void prepare_local_ranks(void);
 
 // Starts all ranks of this node, which then are RUNNING. A failure ends the program.
 void start_local_ranks(int attempt);
@@ -50,6 +50,5 @@ int kill_is_pending(void);
 // often if kill_is_pending.
 void check_local_ranks(void);
 
-// Kills all ranks, and waits for them. Unless a signal ends the run, it also waits until the
-// screens have shown all text.
-void end_local_ranks(int ended_by);
+// Kills all ranks, and waits for them.
+void end_local_ranks(void);

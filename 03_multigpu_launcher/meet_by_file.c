@@ -1,13 +1,14 @@
 #include "03_multigpu_launcher/meet_by_file.h"
-#include "03_multigpu_launcher/guard.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/training/requests.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,10 +21,14 @@ static int folder, id_file = -1; // descriptors; id_file: only on rank 0
 static void open_folder(const struct place *p) {
     struct stat s;
     char name[sizeof p->run];
+    const char *parent = getenv("TMPDIR");
     snprintf(name, sizeof name, "%s", p->run);
     if (!*name) // if the run has no name, all ranks have the same parent
         snprintf(name, sizeof name, "-%d", p->world > 1 ? getppid() : getpid());
-    rendezvous_path(folder_path, name);
+    for (char *slash = name; (slash = strchr(slash, '/'));)
+        *slash = '_';
+    snprintf(folder_path, sizeof folder_path, "%s/ranks-%d%s", parent && *parent ? parent : "/tmp",
+             geteuid(), name);
     if (mkdir(folder_path, 0700) && errno != EEXIST)
         fail("cannot create the folder %s: %m", folder_path);
     folder = open(folder_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

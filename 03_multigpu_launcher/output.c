@@ -13,21 +13,11 @@
 enum { OUTPUT_BYTES = 1 << 16 }; // of an output that the launcher keeps
 enum { LAST_LINES = 20 };        // of stderr, that show_last_lines prints
 
-// stdout or stderr of the launcher. Text waits here until it can be written. There is room for a
-// whole output, even if each byte is a line that begins with [rank].
-static struct screen {
-    int fd;
-    size_t used; // bytes in text
-    char text[8 * OUTPUT_BYTES];
-} screens[2];
-
 // stdout or stderr of a rank.
 struct output {
-    int pipe, file;        // -1: none
-    struct screen *screen; // NULL: none
-    int rank;  // printed before each line; -1: no number, and parts of lines are shown, too
-    int ended; // 1: the rank has ended, and the launcher reads only rest more bytes
-    int rest;  // the bytes that the rank has left in the pipe
+    int pipe, file; // -1: none
+    int screen;     // the launcher's stdout or stderr, 0: none
+    int rank;       // printed before each line; -1: no number, and parts of lines are shown, too
     size_t used, shown; // bytes in text, and how many of them the screen has got
     char text[OUTPUT_BYTES];
 };
@@ -35,54 +25,31 @@ struct output {
 static struct output *outputs; // stdout and stderr of each rank in turn
 static int output_count;
 
-// Opens a terminal or a pipe again, because other processes share its O_NONBLOCK flag otherwise.
-void open_screens(int ranks) {
+void prepare_outputs(int ranks) {
     output_count = 2 * ranks;
     if (!(outputs = calloc(output_count, sizeof *outputs)))
         fail("out of memory for the output of %d ranks", ranks);
     for (int i = 0; i < output_count; i++)
         outputs[i].pipe = outputs[i].file = -1;
-    for (int k = 0; k < 2; k++) {
-        struct stat s;
-        char path[32];
-        snprintf(path, sizeof path, "/proc/self/fd/%d", k + 1);
-        int may_block = !fstat(k + 1, &s) && (S_ISFIFO(s.st_mode) || S_ISCHR(s.st_mode));
-        screens[k].fd = may_block ? open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
-        if (screens[k].fd < 0)
-            screens[k].fd = k + 1;
+}
+
+// Writes the whole text. A disk that becomes full takes a part of it first.
+static void put(int fd, const char *text, size_t size) {
+    while (size > 0) {
+        ssize_t written = write(fd, text, size);
+        if (written < 0 && errno == EAGAIN) { // another process has made the terminal non-blocking
+            poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1);
+            continue;
+        }
+        if (written < 0 && fd > STDERR_FILENO)
+            fail("cannot write to --log-dir: %m");
+        if (written < 0 && fd == STDOUT_FILENO && errno == ENOSPC)
+            fail("cannot write the output of the ranks to stdout: %m");
+        if (written < 0) // without a reader, the text is lost
+            return;
+        text += written;
+        size -= written;
     }
-}
-
-static void flush_screen(struct screen *s) {
-    ssize_t written = s->used ? write(s->fd, s->text, s->used) : 0;
-    if (written < 0 && errno == ENOSPC && s == &screens[0]) {
-        s->used = 0; // for empty_screens
-        fail("cannot write the output of the ranks to stdout: %m");
-    }
-    if (written < 0)
-        written = errno == EAGAIN ? 0 : s->used; // without a reader, the text is lost
-    s->used -= written;
-    memmove(s->text, s->text + written, s->used);
-}
-
-int screens_hold_text(void) {
-    return screens[0].used || screens[1].used;
-}
-
-void empty_screens(void) {
-    for (int k = 0; k < 2; k++)
-        for (; screens[k].used; flush_screen(&screens[k]))
-            poll(&(struct pollfd){.fd = screens[k].fd, .events = POLLOUT}, 1, -1);
-}
-
-// Prints the whole text on stderr, or nothing if the screen has no room for it.
-static void print_text(const char *text, size_t length) {
-    struct screen *s = &screens[1];
-    if (length <= sizeof s->text - s->used) {
-        memcpy(s->text + s->used, text, length);
-        s->used += length;
-    }
-    flush_screen(s);
 }
 
 void note(const char *format, ...) {
@@ -91,7 +58,7 @@ void note(const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    print_text(line, sprintf(line, "launch: %s\n", text));
+    put(STDERR_FILENO, line, sprintf(line, "launch: %s\n", text));
 }
 
 // Creates the folders of the path, too.
@@ -118,70 +85,48 @@ void open_outputs(int local_rank, int rank, const char *folder, int tee, int to_
         o->pipe = ends[0];
         to_rank[k] = ends[1];
         o->file = folder ? open_log(folder, rank, k ? "stderr" : "stdout") : -1;
-        o->screen = folder && !tee ? NULL : &screens[k];
+        o->screen = folder && !tee ? 0 : k + 1;
         o->rank = tee ? rank : -1;
-        o->used = o->shown = o->ended = 0;
+        o->used = o->shown = 0;
     }
 }
 
-// Moves text[shown..end) to the screen.
+// Writes text[shown..end) to the screen.
 static void show(struct output *o, size_t end) {
+    static char line[OUTPUT_BYTES + 32];
     while (o->screen && o->shown < end) {
-        char *from = o->text + o->shown, *newline = memchr(from, '\n', end - o->shown);
+        const char *from = o->text + o->shown, *newline = memchr(from, '\n', end - o->shown);
         size_t length = o->rank >= 0 && newline ? (size_t)(newline + 1 - from) : end - o->shown;
-        char *to = o->screen->text + o->screen->used, *start = to;
-        if (o->rank >= 0)
-            to += sprintf(to, "[%d] ", o->rank);
-        to = (char *)memcpy(to, from, length) + length;
+        size_t before = o->rank >= 0 ? sprintf(line, "[%d] ", o->rank) : 0;
+        memcpy(line + before, from, length);
         if (o->rank >= 0 && !newline)
-            *to++ = '\n';
-        o->screen->used += to - start;
+            line[before + length] = '\n';
+        put(o->screen, line, before + length + (o->rank >= 0 && !newline));
         o->shown += length;
     }
     o->shown = end;
-    if (o->screen)
-        flush_screen(o->screen);
-}
-
-// Returns 1 if the pipe is open and the screen has room for all that read_output may read.
-static int can_read(const struct output *o) {
-    return o->pipe >= 0 && !(o->screen && o->screen->used);
 }
 
 static void close_output(struct output *o) {
-    if (can_read(o))
-        show(o, o->used);
+    show(o, o->used);
     close(o->pipe);
     if (o->file >= 0)
         close(o->file);
     o->pipe = o->file = -1;
 }
 
-// A disk that becomes full takes a part of the text first.
-static void write_log(int file, const char *text, size_t size) {
-    while (size > 0) {
-        ssize_t written = write(file, text, size);
-        if (written < 0)
-            fail("cannot write to --log-dir: %m");
-        text += written;
-        size -= written;
-    }
-}
-
-// Reads from the pipe once, and passes the text on. Call it only if can_read.
-static void read_output(struct output *o) {
-    size_t most = OUTPUT_BYTES - o->used;
-    if (o->ended && most > (size_t)o->rest)
-        most = o->rest;
-    ssize_t got = most ? read(o->pipe, o->text + o->used, most) : 0;
+// Reads up to this number of bytes from the pipe once, and passes them on. Returns how many there
+// were. At the end, closes the pipe.
+static size_t read_output(struct output *o, size_t most) {
+    size_t room = OUTPUT_BYTES - o->used;
+    ssize_t got = read(o->pipe, o->text + o->used, most < room ? most : room);
     if (got <= 0) {
         close_output(o);
-        return;
+        return 0;
     }
     if (o->file >= 0)
-        write_log(o->file, o->text + o->used, got);
+        put(o->file, o->text + o->used, got);
     o->used += got;
-    o->rest -= got;
     char *last = o->rank >= 0 ? memrchr(o->text + o->shown, '\n', o->used - o->shown)
                               : o->text + o->used - 1;
     if (last)
@@ -193,48 +138,31 @@ static void read_output(struct output *o) {
         o->used -= OUTPUT_BYTES / 2;
         o->shown -= OUTPUT_BYTES / 2;
     }
+    return got;
 }
 
 void poll_with_outputs(const struct pollfd *fds, int count, int timeout) {
-    struct pollfd all[count + 2 + output_count], *of_screens = all + count,
-                                                 *of_outputs = of_screens + 2;
+    struct pollfd all[count + output_count];
     memcpy(all, fds, count * sizeof *fds);
-    for (int k = 0; k < 2; k++)
-        of_screens[k] =
-            (struct pollfd){.fd = screens[k].used ? screens[k].fd : -1, .events = POLLOUT};
     for (int i = 0; i < output_count; i++)
-        of_outputs[i] =
-            (struct pollfd){.fd = can_read(&outputs[i]) ? outputs[i].pipe : -1, .events = POLLIN};
-    if (poll(all, count + 2 + output_count, timeout) <= 0)
+        all[count + i] = (struct pollfd){.fd = outputs[i].pipe, .events = POLLIN};
+    if (poll(all, count + output_count, timeout) <= 0)
         return;
-    flush_screen(&screens[0]);
-    flush_screen(&screens[1]);
     for (int i = 0; i < output_count; i++)
-        if ((of_outputs[i].revents || outputs[i].ended) && can_read(&outputs[i]))
-            read_output(&outputs[i]);
+        if (all[count + i].revents)
+            read_output(&outputs[i], OUTPUT_BYTES);
 }
 
 void end_outputs(int local_rank) {
     for (struct output *o = &outputs[2 * local_rank]; o < &outputs[2 * local_rank + 2]; o++) {
-        o->ended = 1;
-        if (ioctl(o->pipe, FIONREAD, &o->rest))
-            o->rest = 0;
-        while (can_read(o))
-            read_output(o);
+        int rest = 0;
+        if (o->pipe >= 0)
+            ioctl(o->pipe, FIONREAD, &rest);
+        while (o->pipe >= 0 && rest > 0)
+            rest -= read_output(o, rest);
+        if (o->pipe >= 0)
+            close_output(o);
     }
-}
-
-int open_outputs_count(void) {
-    int count = 0;
-    for (int i = 0; i < output_count; i++)
-        count += outputs[i].pipe >= 0;
-    return count;
-}
-
-void close_outputs(void) {
-    for (int i = 0; i < output_count; i++)
-        if (outputs[i].pipe >= 0)
-            close_output(&outputs[i]);
 }
 
 void show_last_lines(int local_rank) {
@@ -246,7 +174,7 @@ void show_last_lines(int local_rank) {
     while (from > 0 && (newlines += o->text[from - 1] == '\n') <= LAST_LINES)
         from--;
     note("the last lines of its stderr:");
-    print_text(o->text + from, o->used - from);
+    put(STDERR_FILENO, o->text + from, o->used - from);
     if (!whole)
-        print_text("\n", 1);
+        put(STDERR_FILENO, "\n", 1);
 }

@@ -65,7 +65,7 @@ static void leave(void) {
         me->order = END;
     }
     send_message();
-    end_local_ranks(ended_by);
+    end_local_ranks();
 }
 
 // How many nodes are in which state.
@@ -187,7 +187,7 @@ int main(int argc, char **argv) {
     join_nodes();
     open_port(); // may take long; until then, a signal ends the launcher as it ends other programs
     int signals = open_signals();
-    prepare_local_ranks(argv);
+    prepare_local_ranks();
     atexit(leave);
     struct message last = {0};
     for (double sent_at = 0;; wait_for_events(signals)) {

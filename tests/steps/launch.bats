@@ -224,11 +224,8 @@ both_got() { # SIGNAL
     done
 }
 
-family='#!/bin/sh
-sleep 1000 & (trap "" TERM; sleep 1000) &'
-
 @test "a killed launcher leaves no process behind" {
-    echo "$family touch ready.\$RANK; wait" >rank
+    printf '%s\n' '#!/bin/sh' "trap '' TERM" "touch ready.\$RANK" 'exec sleep 1000' >rank
     chmod +x rank
     for options in "" "--tee" "--log-dir log"; do
         # shellcheck disable=SC2086
@@ -239,6 +236,9 @@ sleep 1000 & (trap "" TERM; sleep 1000) &'
         rm ready.*
     done
 }
+
+family='#!/bin/sh
+sleep 1000 & (trap "" TERM; sleep 1000) &'
 
 @test "child processes of a rank end with the rank" {
     echo "$family exit 0" >rank

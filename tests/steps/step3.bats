@@ -166,21 +166,6 @@ as_run() { # RANKS PROGRAM OPTION...
         --epochs 3 "${@:3}"
 }
 
-@test "a launcher that is killed while its ranks meet leaves no folder" {
-    cat >rank <<END
-#!/bin/bash
-[ \$RANK = 0 ] || exec sleep 60
-exec "$three" \$*
-END
-    chmod +x rank
-    start "$launch" --nproc-per-node 2 ./rank "${options[@]}"
-    meets() { ls "$TMPDIR"/ranks-*/id; }
-    until_true 30 meets 2>/dev/null
-    kill -9 "$pid"
-    ends 137
-    [ -z "$(ls "$TMPDIR")" ]
-}
-
 @test "the id file of a killed run is never read" {
     rendezvous=$TMPDIR/ranks-$(id -u)-x-1
     train 2 2 --snapshot right

@@ -25,7 +25,7 @@ entries='
 3|03_multigpu_launcher/meet_by_file.c|all|the ranks get the id from rank 0
 3|03_multigpu_launcher/local_ranks.h|all|what the launcher can do with its ranks
 3|03_multigpu_launcher/local_ranks.c|tell_rank,become_program,start_rank,start_local_ranks,stop_local_ranks,reap,check_local_ranks|how ranks start and end
-3|03_multigpu_launcher/launch.c|end_run,handle_signals,wait_for_events,leave,start_next_attempt,main|the loop that waits for events
+3|03_multigpu_launcher/launch.c|end_run,handle_signals,wait_for_events,start_next_attempt,main|the loop that waits for events
 4|changes|diff34|the rendezvous, and a watchdog for every collective
 4|04_multinode/meet_by_tcp.c|collect_ranks,hold_rendezvous,reach_rank0,visit_rank0|rank 0 listens, and the other ranks connect
 4|04_multinode/watchdog.h|all|what the watchdog promises
