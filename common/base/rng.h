@@ -22,11 +22,3 @@ RNG_FUNCTION uint64_t rng_bits(uint64_t seed, uint64_t index) {
 RNG_FUNCTION float rng_uniform(uint64_t seed, uint64_t index) {
     return (float)(rng_bits(seed, index) >> 40) * 0x1p-24f;
 }
-
-// Returns a nearly normal number with mean 0 and deviation 1: the sum of four numbers that are
-// uniform in 0, ..., 65535, minus its mean, divided by its deviation, 65536 / sqrt(3).
-RNG_FUNCTION float rng_normal(uint64_t seed, uint64_t index) {
-    uint64_t bits = rng_bits(seed, index);
-    int sum = (int)((bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48));
-    return (float)(sum - 2 * 65535) * 2.6428996e-5f;
-}

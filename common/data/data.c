@@ -52,18 +52,11 @@ static const char *find_folder(void) {
     return folders[0];
 }
 
-// Says which other files the folder has, or which folder below it has the right ones. Returns 0 if
-// it knows none of them.
+// Says which folder below this one has data. Returns 0 if it knows none.
 static int explain(const char *folder, char why[WHY_SIZE]) {
     static const char *const inner[] = {
         "mnist", "fashion-mnist",       "cifar10", "MNIST/raw", "FashionMNIST/raw",
         "raw",   "cifar-10-batches-bin"};
-    static const char binary[] =
-        "data_batch_1.bin: make data SET=cifar10 fetches the binary version";
-    static const char *const others[][2] = {
-        {"train-images.idx3-ubyte", "train-images-idx3-ubyte: rename the four files"},
-        {"data_batch_1", binary},
-        {"cifar-10-batches-py/data_batch_1", binary}};
     char path[PATH_MAX];
     for (size_t i = 0; i < sizeof inner / sizeof *inner; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, inner[i]);
@@ -71,9 +64,6 @@ static int explain(const char *folder, char why[WHY_SIZE]) {
             return refuse(why, "%s: has no data itself, but %s has: use --data %s", folder, path,
                           path);
     }
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (data_exists(folder, others[i][0]))
-            return refuse(why, "%s: has %s, want %s", folder, others[i][0], others[i][1]);
     return 0;
 }
 
@@ -121,23 +111,15 @@ uint32_t data_checksum(const struct dataset *set) {
 }
 
 size_t data_describe(const char *name, const struct dataset *set, char *text, size_t size) {
-    const struct shape *shape = &set->shape;
-    uint32_t values = set->tokens ? set->checksum : 0; // of a text, this covers all
-    uint32_t labels = 0, order = 0;                    // only the last one depends on the order
-    for (size_t i = 0; i < set->count && !set->tokens; i++) {
-        uint32_t crc = crc32_z(0, set->values + i * set->inputs, set->inputs);
-        values += crc;
-        crc = crc32_z(crc, set->labels + i * set->targets, set->targets);
-        labels += crc;
-        order = crc32_z(order, (const uint8_t *)&crc, sizeof crc);
+    uint32_t crc = set->checksum; // of a text, this covers all
+    if (!set->tokens) {
+        crc = crc32_z(0, set->values, set->count * set->inputs);
+        crc = crc32_z(crc, set->labels, set->count * set->targets);
     }
     return snprintf(text, size,
-                    "number of %s %s: %zu, %s shape: %d x %d x %d, %s labels of a sample: %d, "
-                    "%s classes: %d, checksum of the %s %s: %08x, checksum of the %s labels: %08x, "
-                    "order of the %s %s: %08x, ",
-                    name, data_samples, set->count, name, shape->height, shape->width,
-                    shape->channels, name, set->targets, name, set->classes, name, data_samples,
-                    values, name, labels, name, data_samples, order);
+                    "number of %s %s: %zu, %s shape: %d x %d x %d, checksum of the %s %s: %08x, ",
+                    name, data_samples, set->count, name, set->shape.height, set->shape.width,
+                    set->shape.channels, name, data_samples, crc);
 }
 
 void print_data(const char *folder, const struct dataset *train, const struct dataset *test) {

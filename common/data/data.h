@@ -49,7 +49,7 @@ void data_measure(struct dataset *set);
 // labels. The arrays must be in host memory. Of a large text, this takes seconds.
 uint32_t data_checksum(const struct dataset *set);
 
-// Writes a text such as "number of training images: 60000, ..., order of the training images:
+// Writes a text such as "number of training images: 60000, ..., checksum of the training images:
 // 1c291ca3, " for the name "training". Another value, label, number, shape or order of samples
 // changes it. The arrays of images must be in host memory. Returns the text's length.
 size_t data_describe(const char *name, const struct dataset *set, char *text, size_t size);

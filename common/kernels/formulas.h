@@ -24,22 +24,6 @@ void fill_uniform(float *values, size_t count, float bound, uint64_t seed, uint6
     LAUNCH_FORMULA(fill_uniform, a, count, stream);
 }
 
-struct fill_normal {
-    float *values, deviation;
-    uint64_t seed, first;
-};
-
-FORMULA(fill_normal) {
-    a.values[i] = a.deviation * rng_normal(a.seed, a.first + i);
-}
-
-void fill_normal(float *values, size_t count, float deviation, uint64_t seed, uint64_t first,
-                 cudaStream_t stream) {
-    struct fill_normal a = {WRITES(values, count), deviation, seed, first};
-    COMPUTES(46. * count);
-    LAUNCH_FORMULA(fill_normal, a, count, stream);
-}
-
 struct fill {
     float *values, value;
 };

@@ -85,21 +85,5 @@ template <class T> __device__ static inline T sum_of_warp(T value) {
     return value;
 }
 
-// Returns the sum of the threads' values to all threads of a block of BLOCK_THREADS, or the largest
-// value. The order of the additions is always the same.
+// How many threads the blocks have of kernels that need a whole block, such as group_norm.
 enum { BLOCK_THREADS = 256 };
-__device__ static inline float over_block(float value, int largest) {
-    __shared__ float values[BLOCK_THREADS];
-    values[threadIdx.x] = value;
-    __syncthreads();
-    for (unsigned half = BLOCK_THREADS / 2; half > 0; half /= 2) {
-        if (threadIdx.x < half) {
-            float other = values[threadIdx.x + half], own = values[threadIdx.x];
-            values[threadIdx.x] = !largest ? own + other : other > own ? other : own;
-        }
-        __syncthreads();
-    }
-    float result = values[0];
-    __syncthreads(); // the next call overwrites values
-    return result;
-}

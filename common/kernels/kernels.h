@@ -31,12 +31,6 @@ static inline size_t type_size(cudaDataType type) {
 void fill_uniform(float *values, size_t count, float bound, uint64_t seed, uint64_t first,
                   cudaStream_t stream);
 
-// values[i] = a nearly normal random number first + i of this seed, with mean 0 and this deviation:
-// the sum of the four 16-bit parts of the generator's number. Unlike a formula with logarithms, it
-// has the same bits on each device. It is at most 3.5 deviations from 0.
-void fill_normal(float *values, size_t count, float deviation, uint64_t seed, uint64_t first,
-                 cudaStream_t stream);
-
 // values[i] = value for i < count.
 void fill(float *values, size_t count, float value, cudaStream_t stream);
 

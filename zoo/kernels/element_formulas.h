@@ -6,6 +6,22 @@
 #include "zoo/kernels/element_kernels.h"
 #include <math.h>
 
+struct fill_normal {
+    float *values, deviation;
+    uint64_t seed, first;
+};
+
+FORMULA(fill_normal) {
+    a.values[i] = a.deviation * rng_normal(a.seed, a.first + i);
+}
+
+void fill_normal(float *values, size_t count, float deviation, uint64_t seed, uint64_t first,
+                 cudaStream_t stream) {
+    struct fill_normal a = {WRITES(values, count), deviation, seed, first};
+    COMPUTES(46. * count);
+    LAUNCH_FORMULA(fill_normal, a, count, stream);
+}
+
 struct add_relu {
     const float *a, *b;
     float *y;

@@ -4,6 +4,24 @@ extern "C" {
 #include "zoo/kernels/norm_kernels.h"
 }
 
+// Returns the sum of the threads' values to all threads of a block of BLOCK_THREADS, or the largest
+// value. The order of the additions is always the same.
+__device__ static inline float over_block(float value, int largest) {
+    __shared__ float values[BLOCK_THREADS];
+    values[threadIdx.x] = value;
+    __syncthreads();
+    for (unsigned half = BLOCK_THREADS / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half) {
+            float other = values[threadIdx.x + half], own = values[threadIdx.x];
+            values[threadIdx.x] = !largest ? own + other : other > own ? other : own;
+        }
+        __syncthreads();
+    }
+    float result = values[0];
+    __syncthreads(); // the next call overwrites values
+    return result;
+}
+
 // One group of one image, as a block sees it. Element i is a channel of a pixel.
 struct group_view {
     size_t first; // where the group begins in the batch

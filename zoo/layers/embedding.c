@@ -1,5 +1,6 @@
 #include "common/kernels/kernels.h"
 #include "common/layers/products.h"
+#include "zoo/kernels/element_kernels.h"
 #include "zoo/layers/kinds.h"
 
 static void embedding_initialise(const struct layer *l, float *parameters, size_t first_value,

@@ -2,6 +2,7 @@
 #include "common/base/minmax.h"
 #include "common/kernels/kernels.h"
 #include "common/layers/products.h"
+#include "zoo/kernels/element_kernels.h"
 #include "zoo/kernels/value_kernels.h"
 #include "zoo/layers/inner.h"
 #include "zoo/layers/kinds.h"
