@@ -239,7 +239,7 @@ shm_size=${shm_size:-0} shm_free=${shm_free:-0}
 
 # The interfaces that are up, and the one that NCCL uses: the first one named ib..., or else the first one that is neither a
 # loopback nor virtual.
-names=$(for name in $net/*; do
+names=$(for name in "$net"/*; do
     [ "$(cat "$name/operstate")" = down ] || echo "$(cat "$name/ifindex") ${name##*/}"
 done | sort -n | cut -d' ' -f2 | paste -sd' ')
 name=$(tr ' ' '\n' <<<"$names" | awk '{ rank = /^ib/ ? 1 : !/^(lo|docker|virbr)/ ? 2 : !/^lo/ ? 3 : 4 } !best || rank < best { best = rank; name = $1 } END { print name }')
