@@ -29,7 +29,6 @@ int nodes_socket; // epoll's descriptor of all sockets
 char node0_at[128];
 
 static struct sockets sockets; // one for each address of node 0
-static struct sockets kept;    // on node 0: they keep the port free for rank 0
 
 const struct option_spec node_option_specs[] = {
     {"nnodes", OPTION_INT, &launch_opt.nnodes, "1", 1, 10000, "number of nodes"},
@@ -76,13 +75,8 @@ void join_nodes(void) {
         nodes[n].heard_at = n == 0 ? seconds() : -1e9; // node 0 has time for its first answer
 }
 
-// The launchers use UDP. On node 0, sockets for TCP keep the port free for rank 0: they do not
-// listen, so rank 0 can bind the same port, but the system gives it to no other program.
 static int use_addresses(const struct addrinfo *list) {
-    if (me->node > 0)
-        return open_sockets(&sockets, list, SOCK_DGRAM, connect);
-    int error = open_sockets(&sockets, list, SOCK_DGRAM, bind);
-    return error ? error : open_sockets(&kept, list, SOCK_STREAM, bind);
+    return open_sockets(&sockets, list, SOCK_DGRAM, me->node > 0 ? connect : bind);
 }
 
 // If node 0 has none of the addresses, they may be those of a service or a router, which passes

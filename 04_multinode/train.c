@@ -187,12 +187,8 @@ static void backward(struct trainer *t, int rows) {
     }
 }
 
-static long steps_per_epoch(const struct trainer *t) {
-    return t->train.count / opt.batch; // the last, partial batch is dropped
-}
-
 static long steps_done(const struct trainer *t) {
-    return t->progress.epochs * steps_per_epoch(t) + t->progress.step;
+    return t->progress.epochs * t->optimizer.steps_per_epoch + t->progress.step;
 }
 
 static void train_step(struct trainer *t) {
@@ -303,7 +299,7 @@ static void start(struct trainer *t) {
 static void train_epoch(struct trainer *t) {
     struct progress *p = &t->progress;
     struct stats before = p->sums; // up to the last line
-    long steps = steps_per_epoch(t);
+    long steps = t->optimizer.steps_per_epoch;
     shuffle(t->host_order, t->train.count, opt.seed, p->epochs);
     CUDA_CHECK(cudaMemcpyAsync(t->order, t->host_order, t->train.count * sizeof *t->order,
                                cudaMemcpyHostToDevice, t->stream));
@@ -331,8 +327,8 @@ static void train_epoch(struct trainer *t) {
 
 static void train(struct trainer *t) {
     struct progress *p = &t->progress;
-    report_open(t->rank == 0 ? opt.csv : NULL, steps_done(t), opt.epochs, steps_per_epoch(t),
-                opt.max_steps, opt.batch);
+    report_open(t->rank == 0 ? opt.csv : NULL, steps_done(t), opt.epochs,
+                t->optimizer.steps_per_epoch, opt.max_steps, opt.batch);
     while (!finished(t)) {
         long first = p->step;
         double start = device_seconds(t->stream);
@@ -340,7 +336,7 @@ static void train(struct trainer *t) {
         double elapsed = device_seconds(t->stream) - start;
         long images = (p->step - first) * opt.batch;
         check_replicas(t, device_checksum(t->parameters, t->model.parameters, t->stream), t->comm);
-        if (p->step < steps_per_epoch(t)) {
+        if (p->step < t->optimizer.steps_per_epoch) {
             report_stop(steps_done(t));
             break;
         }

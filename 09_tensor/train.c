@@ -260,12 +260,8 @@ static void run_batch(struct trainer *t) {
     }
 }
 
-static long steps_per_epoch(const struct trainer *t) {
-    return t->train.count / opt.batch; // the last, partial batch is dropped
-}
-
 static long steps_done(const struct trainer *t) {
-    return t->progress.epochs * steps_per_epoch(t) + t->progress.step;
+    return t->progress.epochs * t->optimizer.steps_per_epoch + t->progress.step;
 }
 
 static void train_step(struct trainer *t) {
@@ -380,7 +376,7 @@ static void start(struct trainer *t) {
 static void train_epoch(struct trainer *t) {
     struct progress *p = &t->progress;
     struct stats before = p->sums; // up to the last line
-    long steps = steps_per_epoch(t);
+    long steps = t->optimizer.steps_per_epoch;
     shuffle(t->host_order, t->train.count, opt.seed, p->epochs);
     CUDA_CHECK(cudaMemcpyAsync(t->order, t->host_order, t->train.count * sizeof *t->order,
                                cudaMemcpyHostToDevice, t->stream));
@@ -408,8 +404,8 @@ static void train_epoch(struct trainer *t) {
 
 static void train(struct trainer *t) {
     struct progress *p = &t->progress;
-    report_open(t->rank == 0 ? opt.csv : NULL, steps_done(t), opt.epochs, steps_per_epoch(t),
-                opt.max_steps, opt.batch);
+    report_open(t->rank == 0 ? opt.csv : NULL, steps_done(t), opt.epochs,
+                t->optimizer.steps_per_epoch, opt.max_steps, opt.batch);
     while (!finished(t)) {
         long first = p->step;
         double start = device_seconds(t->stream);
@@ -420,7 +416,7 @@ static void train(struct trainer *t) {
                        t->pipeline.replicas_comm);
         check_replicas(t, checksum_of_copies(&t->pipeline, t->parameters, t->stream),
                        t->tensor.comm);
-        if (p->step < steps_per_epoch(t)) {
+        if (p->step < t->optimizer.steps_per_epoch) {
             report_stop(steps_done(t));
             break;
         }

@@ -31,7 +31,7 @@ struct optimizer {
                        cudaStream_t stream);
     // Returns the factor of lr in training step number step, from 1. NULL: always 1.
     double (*factor)(const struct optimizer *optimizer, long step);
-    long steps, steps_per_epoch;     // of all epochs together, and of one
+    long steps, steps_per_epoch;     // of all epochs together, and of one: it has no partial batch
     const struct model *model;       // of the parameters, which says which of them decay
     const struct sharding *sharding; // an update sees shard number shard; NULL: all parameters
     int shard;
