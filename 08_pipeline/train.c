@@ -383,8 +383,7 @@ static void train_epoch(struct trainer *t) {
 
 static void train(struct trainer *t) {
     struct progress *p = &t->progress;
-    report_open(t->rank == 0 ? opt.csv : NULL, steps_done(t), opt.epochs,
-                t->optimizer.steps_per_epoch, opt.max_steps, opt.batch);
+    report_open(t->rank == 0 ? opt.csv : NULL, steps_done(t), t->optimizer.steps_per_epoch);
     while (!finished(t)) {
         long first = p->step;
         double start = device_seconds(t->stream);
@@ -399,8 +398,7 @@ static void train(struct trainer *t) {
         }
         p->epochs++;
         p->step = 0;
-        report_epoch(p->epochs, opt.epochs, steps_done(t), p->sums, evaluate(t), elapsed,
-                     images / elapsed);
+        report_epoch(p->epochs, steps_done(t), p->sums, evaluate(t), elapsed, images / elapsed);
         p->sums = (struct stats){0};
         if ((t->requests.save || p->epochs % opt.save_every == 0) && !finished(t))
             save(t);

@@ -17,7 +17,7 @@ enum { LOG_SECONDS = 30, CSV_SIZE = 512 };
 
 static struct {
     FILE *csv;
-    long epochs, steps, last, batch; // last: the number of the last step, over all epochs
+    long steps, last; // of an epoch; the number of the last step, over all epochs
     // Completed steps when the loss was last read, and at the last wait for the device; the times
     // of these two events, and of the last line.
     long known, waited;
@@ -73,11 +73,10 @@ void report_run(const struct model *model, const struct dataset *train, const st
         opt.batch, optimizer->text, opt.tf32 ? ", tf32" : "", opt.seed);
 }
 
-void report_open(const char *path, long done, long epochs, long steps, long most, long batch) {
-    report.epochs = epochs;
+void report_open(const char *path, long done, long steps) {
+    long all = opt.epochs * steps;
     report.steps = steps;
-    report.last = most && most < epochs * steps ? most : epochs * steps;
-    report.batch = batch;
+    report.last = opt.max_steps && opt.max_steps < all ? opt.max_steps : all;
     report.known = report.waited = done;
     report.know = report.wait = report.line = seconds();
     report.speed = 0;
@@ -121,9 +120,9 @@ static void print_progress(long done, double now, const char *text) {
     long epoch = (done - 1) / report.steps + 1, step = (done - 1) % report.steps + 1;
     double rate = (done - report.known) / (now - report.know); // steps per second
     long left = (report.last - done) / rate;                   // seconds
-    say("epoch %ld/%ld  step %ld/%ld%s", epoch, report.epochs, step, report.steps, text);
+    say("epoch %ld/%ld  step %ld/%ld%s", epoch, opt.epochs, step, report.steps, text);
     if (!report.modelled)
-        say("  %.0f %s/s  %ld:%02ld:%02ld left", rate * report.batch * units_per_sample(), unit(),
+        say("  %.0f %s/s  %ld:%02ld:%02ld left", rate * opt.batch * units_per_sample(), unit(),
             left / 3600, left / 60 % 60, left % 60);
     say("\n");
     report.line = now;
@@ -168,14 +167,14 @@ static void csv_epoch(long epoch, long total, const double values[3], double ela
     end_csv_line(data_tokens ? computed("%.9g", exp(values[1]), "") : "", 1);
 }
 
-void report_epoch(long epoch, long epochs, long total, struct stats train, struct stats test,
-                  double elapsed, double samples_per_second) {
+void report_epoch(long epoch, long total, struct stats train, struct stats test, double elapsed,
+                  double samples_per_second) {
     double values[] = {train.loss / train.samples, test.loss / test.samples,
                        100 * test.correct / test.samples};
     if (watcher)
         watcher->take();
-    say("epoch %ld/%ld  loss %s  test loss %s  ", epoch, epochs, computed("%.4f", values[0], "-"),
-        computed("%.4f", values[1], "-"));
+    say("epoch %ld/%ld  loss %s  test loss %s  ", epoch, opt.epochs,
+        computed("%.4f", values[0], "-"), computed("%.4f", values[1], "-"));
     if (data_tokens)
         say("perplexity %s  ", computed("%.2f", exp(values[1]), "-"));
     say("accuracy %s  %s%.*f s  %.0f %s/s\n", computed("%.2f%%", values[2], "-"),

@@ -12,11 +12,9 @@ struct option_table;
 void report_run(const struct model *model, const struct dataset *train, const struct dataset *test,
                 const struct optimizer *optimizer, const struct option_table *tables);
 
-// Call it before training starts, or before it continues after done steps. Training has this number
-// of epochs, of steps per epoch, and of samples per batch (batch). It ends after most steps in all
-// (0: no limit). The CSV file at path (NULL: none) is overwritten if done is 0, and continued
-// otherwise.
-void report_open(const char *path, long done, long epochs, long steps, long most, long batch);
+// Call it before training starts, or before it continues after done steps. An epoch has this number
+// of steps. The CSV file at path (NULL: none) is overwritten if done is 0, and continued otherwise.
+void report_open(const char *path, long done, long steps);
 
 // Call report_due after every step. It returns 1 (never with a modelled clock) if pace steps have
 // been done since the last report, or at least one. Then wait until the device has done all queued
@@ -34,8 +32,8 @@ void report_loss(long done, double loss, double lr);
 // epoch 2/5  loss 0.0812  test loss 0.0790  accuracy 97.41%  1.23 s  48781 images/s
 // For a text, it counts tokens per second, and adds the perplexity, exp(test loss), here and to the
 // CSV file. The accuracy is the share of next tokens that the model predicts correctly.
-void report_epoch(long epoch, long epochs, long total, struct stats train, struct stats test,
-                  double elapsed, double samples_per_second);
+void report_epoch(long epoch, long total, struct stats train, struct stats test, double elapsed,
+                  double samples_per_second);
 
 // Call it when training ends within an epoch.
 void report_stop(long done);

@@ -3,6 +3,7 @@
 #include "common/base/error.h"
 #include "common/data/data.h"
 #include "common/training/report.h"
+#include "common/training/training_options.h"
 #include "tests/test.h"
 #include <math.h>
 #include <sys/mman.h>
@@ -64,8 +65,16 @@ static double train(long from, long to, double step_seconds, long log_every) {
     return fmax(longest, now - last);
 }
 
+static void open_report(const char *path, long done, long epochs, long steps, long most,
+                        long batch) {
+    opt.epochs = epochs;
+    opt.max_steps = most;
+    opt.batch = batch;
+    report_open(path, done, steps);
+}
+
 TEST(log_lines) {
-    report_open(NULL, 0, 2, 500, 0, 64);
+    open_report(NULL, 0, 2, 500, 0, 64);
     train(0, 200, 0.125, 100);
     assert_string_equal(printed(),
                         "epoch 1/2  step 100/500  loss 1.2500  512 images/s  0:01:52 left\n"
@@ -73,7 +82,7 @@ TEST(log_lines) {
 }
 
 TEST(log_grows_by_time) {
-    report_open(NULL, 0, 1, 3600, 0, 1);
+    open_report(NULL, 0, 1, 3600, 0, 1);
     train(0, 250, 0.5, 10000);
     const char *line = printed();
     int lines = 0;
@@ -89,14 +98,14 @@ TEST(log_grows_by_time) {
 // The device is read about once a second, whatever a step takes. The first line comes after 30 s.
 TEST(device_is_read_each_second) {
     for (double pace = 1e-4; pace < 2; pace *= 3) {
-        report_open(NULL, 0, 1, 1000000, 0, 1);
+        open_report(NULL, 0, 1, 1000000, 0, 1);
         reads = 0;
         assert_true(train(0, (long)(20 / pace), pace, 1000000) <= 1 + 2 * pace);
         assert_true(reads >= 10 && reads <= 22); // and not after every step
         assert_string_equal(printed(), "");
     }
     // If training becomes slower, the device is read more often.
-    report_open(NULL, 0, 1, 1000000, 0, 1);
+    open_report(NULL, 0, 1, 1000000, 0, 1);
     train(0, 2000, 0.001, 1000000);
     assert_true(train(2000, 10000, 0.002, 1000000) <= 2.1);
 }
