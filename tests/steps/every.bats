@@ -200,7 +200,7 @@ refuses() {
         done
     done <<'END'
 1 2 3|2|unknown option --foo;.*--help lists the options$|--foo 1
-1 2|2|--batch 641: the training set has only 640 samples|--batch 641
+1 2|2|--batch 642: the training set has only 640 samples|--batch 642
 3|2|--batch 121 {INDIVISIBLE} 3 ranks; 120 and 123 are;|--batch 121
 3|2|--join-timeout 0: want a number from 1|--join-timeout 0
 5|2|unknown option --strategy|--strategy full
