@@ -53,6 +53,11 @@ void fold(double *lanes, size_t count, size_t left);
         CUDA_CHECK(cudaGetLastError());                                                            \
     } while (0)
 
+// Calls a function with each type as a constant, so that the compiler vectorizes the loops of both.
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#define CALL_TYPED(function, type, ...)                                                            \
+    ((type) == CUDA_R_32F ? function(CUDA_R_32F, __VA_ARGS__) : function(CUDA_R_16BF, __VA_ARGS__))
+
 // common/kernels/formulas.h explains FORMULA. Here a thread computes the elements from..to.
 #define DEVICE_FUNCTION static inline
 #define FORMULA(kernel)                                                                            \

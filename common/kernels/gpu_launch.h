@@ -85,5 +85,4 @@ template <class T> __device__ static inline T sum_of_warp(T value) {
     return value;
 }
 
-// How many threads the blocks have of kernels that need a whole block, such as group_norm.
 enum { BLOCK_THREADS = 256 };

@@ -1,161 +1,188 @@
-// The kernels of group normalisation for the CPU device. Each image is computed by one thread. Sums
-// are first made for each channel, because the channels of a pixel are neighbours in memory. They
-// are doubles: sums of thousands of floats, one after the other, would round ten times more than
-// the sums of other implementations, which add in a tree.
+// The kernels of normalisation for the CPU device. A thread computes a sample. Sums are first made
+// for each channel, because the channels of a pixel are neighbours in memory. They are doubles:
+// sums of thousands of floats, one after the other, would round ten times more than the sums of
+// other implementations, which add in a tree.
 #include "common/kernels/cpu_launch.h"
 #include "zoo/kernels/norm_kernels.h"
 #include <math.h>
 
-struct norm {
-    const float *x, *dy, *scale, *shift;
-    float *statistics, *y;
-    size_t pixels, channels, groups;
-    int relu;
+#include "common/kernels/bfloat16.h" // with the DEVICE_FUNCTION of cpu_launch.h
+
+enum { BLOCK_THREADS = 256 }; // of norm_kernels.cu
+
+struct norming {
+    struct norm n;
+    void *y;        // of forward
+    const void *dy; // of backward
+    const float *other;
+    float *dx, *sums;
 };
 
-static struct norm norm_sizes(struct groups g) {
-    return (struct norm){.pixels = (size_t)g.in.height * (size_t)g.in.width,
-                         .channels = (size_t)g.in.channels,
-                         .groups = (size_t)g.groups};
+static void read_parameters(const struct norm *n, size_t count, float *parameters) {
+    for (size_t i = 0; i < count; i++)
+        parameters[i] = value_at(n->parameters, n->parameters_type, i);
+}
+
+// Adds up the numbers in lanes, which the compiler keeps in vectors.
+static double sum_of(const double *x, size_t count) {
+    enum { LANES = 8 };
+    double lanes[LANES] = {0}, sum = 0;
+    size_t whole = count - count % LANES;
+    for (size_t i = 0; i < whole; i += LANES)
+        for (size_t lane = 0; lane < LANES; lane++)
+            lanes[lane] += x[i + lane];
+    for (size_t i = whole; i < count; i++)
+        sum += x[i];
+    for (size_t lane = 0; lane < LANES; lane++)
+        sum += lanes[lane];
+    return sum;
 }
 
 // mean[c] = the mean over the pixels and channels of the group of channel c.
-static void mean_of_groups(const struct norm *a, const double *sums, float *mean) {
-    size_t width = a->channels / a->groups;
-    for (size_t first = 0; first < a->channels; first += width) {
-        double sum = 0;
+static void mean_of_groups(const struct norm *n, const double *sums, float *mean) {
+    size_t width = n->channels / n->groups;
+    for (size_t first = 0; first < n->channels; first += width) {
+        double of_group = sum_of(sums + first, width) / (double)(n->pixels * width);
         for (size_t c = first; c < first + width; c++)
-            sum += sums[c];
-        for (size_t c = first; c < first + width; c++)
-            mean[c] = (float)(sum / (double)(a->pixels * width));
+            mean[c] = (float)of_group;
     }
 }
 
 // Stores mean and 1 / sqrt(variance + 1e-5) of each channel's group in both forms.
-static void measure(const struct norm *a, const float *x, float *statistics, float *mean,
-                    float *inverse) {
-    size_t channels = a->channels, width = channels / a->groups;
+static void measure(const struct norm *n, size_t sample, float *mean, float *inverse) {
+    size_t channels = n->channels, width = channels / n->groups, size = n->pixels * channels;
+    const float *x = n->x + sample * size;
+    float *statistics = n->statistics + sample * n->groups * 2;
     double sums[MOST_NORM_CHANNELS], squares[MOST_NORM_CHANNELS];
     for (size_t c = 0; c < channels; c++)
         sums[c] = squares[c] = 0;
-    for (size_t p = 0; p < a->pixels; p++)
+    for (size_t i = 0; i < size; i += channels)
         for (size_t c = 0; c < channels; c++)
-            sums[c] += x[p * channels + c];
-    mean_of_groups(a, sums, mean);
-    for (size_t p = 0; p < a->pixels; p++)
+            sums[c] += x[i + c];
+    mean_of_groups(n, sums, mean);
+    for (size_t i = 0; i < size; i += channels)
         for (size_t c = 0; c < channels; c++) {
-            float difference = x[p * channels + c] - mean[c];
+            float difference = x[i + c] - mean[c];
             squares[c] += difference * difference;
         }
-    mean_of_groups(a, squares, inverse);
-    for (size_t c = 0; c < channels; c++) {
+    mean_of_groups(n, squares, inverse);
+    for (size_t c = 0; c < channels; c++)
         inverse[c] = 1 / sqrtf(inverse[c] + 1e-5f);
-        statistics[c / width * 2] = mean[c];
-        statistics[c / width * 2 + 1] = inverse[c];
+    for (size_t group = 0; group < n->groups; group++) {
+        statistics[2 * group] = mean[group * width];
+        statistics[2 * group + 1] = inverse[group * width];
     }
 }
 
-static void run_group_norm(void *arguments, size_t from, size_t to) {
-    struct norm a = *(struct norm *)arguments;
+ALWAYS_INLINE void normalise_sample(cudaDataType type, struct norming a, size_t sample,
+                                    const float *scale, const float *shift) {
+    size_t channels = a.n.channels, first = sample * a.n.pixels * channels;
     float mean[MOST_NORM_CHANNELS], inverse[MOST_NORM_CHANNELS];
-    for (size_t image = from; image < to; image++) {
-        size_t first = image * a.pixels * a.channels;
-        measure(&a, a.x + first, a.statistics + image * a.groups * 2, mean, inverse);
-        for (size_t p = first; p < first + a.pixels * a.channels; p += a.channels)
-            for (size_t c = 0; c < a.channels; c++) {
-                float y = (a.x[p + c] - mean[c]) * inverse[c] * a.scale[c] + a.shift[c];
-                a.y[p + c] = a.relu && y < 0.f ? 0.f : y; // NaN stays NaN
-            }
-    }
+    measure(&a.n, sample, mean, inverse);
+    for (size_t i = first; i < first + a.n.pixels * channels; i += channels)
+        for (size_t c = 0; c < channels; c++) {
+            float y = (a.n.x[i + c] - mean[c]) * inverse[c] * scale[c] + shift[c];
+            set_value(a.y, type, i + c, a.n.relu && y < 0.f ? 0.f : y); // NaN stays NaN
+        }
 }
 
-void group_norm(const float *x, float *y, const float *scale, const float *shift, float *statistics,
-                int images, struct groups g, int relu, cudaStream_t stream) {
-    size_t n = (size_t)images, count = (size_t)shape_size(g.in), channels = (size_t)g.in.channels;
-    struct norm a = norm_sizes(g);
-    a.x = READS(x, n * count);
-    a.y = WRITES(y, n * count);
-    a.scale = READS(scale, channels);
-    a.shift = READS(shift, channels);
-    a.statistics = WRITES(statistics, n * 2 * a.groups);
-    a.relu = relu;
-    COMPUTES(62. * (n * count));
-    LAUNCH(stream, run_group_norm, a, n, rows_per_grain(count));
+static void run_normalise(void *arguments, size_t from, size_t to) {
+    struct norming a = *(struct norming *)arguments;
+    float parameters[2 * MOST_NORM_CHANNELS];
+    read_parameters(&a.n, 2 * a.n.channels, parameters);
+    for (size_t sample = from; sample < to; sample++)
+        CALL_TYPED(normalise_sample, a.n.type, a, sample, parameters, parameters + a.n.channels);
 }
 
-// Copies the statistics of an image's groups to their channels.
-static void read_statistics(const struct norm *a, size_t image, float *mean, float *inverse) {
-    size_t width = a->channels / a->groups;
-    const float *statistics = a->statistics + image * a->groups * 2;
-    for (size_t c = 0; c < a->channels; c++) {
-        mean[c] = statistics[c / width * 2];
-        inverse[c] = statistics[c / width * 2 + 1];
-    }
+// Returns how often the threads of a GPU load numbers of a group, each one number at a time. They
+// are in the cache when the threads read them again.
+static size_t rounds(const struct norm *n, size_t threads) {
+    return (n->pixels * n->channels / n->groups + threads - 1) / threads;
 }
 
-// With d = dy * scale: dx = (d - mean of d - normalised * mean of (d * normalised)) / deviation.
-static void run_group_norm_backward(void *arguments, size_t from, size_t to) {
-    struct norm a = *(struct norm *)arguments;
+void normalise(const struct norm *n, void *y, cudaStream_t stream) {
+    size_t size = n->pixels * n->channels, count = n->samples * size;
+    size_t threads = n->pixels == 1 ? 32 : BLOCK_THREADS; // for a group
+    struct norming a = {.n = *n, .y = WRITES_VALUES(y, n->type, count)};
+    a.n.x = READS(n->x, count);
+    a.n.parameters = READS_VALUES(n->parameters, n->parameters_type, 2 * n->channels);
+    a.n.statistics = WRITES(n->statistics, n->samples * n->groups * 2);
+    COMPUTES(40. * count);
+    cpu_waits(n->samples * n->groups * threads, rounds(n, threads));
+    LAUNCH(stream, run_normalise, a, n->samples, rows_per_grain(size));
+}
+
+// With d = dy * scale: the gradient of x is (d - mean of d - normalised * mean of (d * normalised))
+// / deviation. Adds the gradients of the parameters to sums.
+ALWAYS_INLINE void normalise_sample_backward(cudaDataType type, struct norming a, size_t sample,
+                                             const float *scale, float *sums) {
+    size_t channels = a.n.channels, width = channels / a.n.groups, size = a.n.pixels * channels;
+    size_t first = sample * size;
+    const float *x = a.n.x, *statistics = a.n.statistics + sample * a.n.groups * 2;
     float mean[MOST_NORM_CHANNELS], inverse[MOST_NORM_CHANNELS];
     float mean_d[MOST_NORM_CHANNELS], mean_product[MOST_NORM_CHANNELS];
-    double d[MOST_NORM_CHANNELS], product[MOST_NORM_CHANNELS];
-    size_t channels = a.channels;
-    for (size_t image = from; image < to; image++) {
-        const float *x = a.x + image * a.pixels * channels, *dy = a.dy + (x - a.x);
-        float *dx = a.y + (x - a.x);
-        read_statistics(&a, image, mean, inverse);
-        for (size_t c = 0; c < channels; c++)
+    double d[MOST_NORM_CHANNELS], product[MOST_NORM_CHANNELS]; // of this sample
+    for (size_t group = 0; group < a.n.groups; group++)
+        for (size_t c = group * width; c < (group + 1) * width; c++) {
+            mean[c] = statistics[2 * group];
+            inverse[c] = statistics[2 * group + 1];
             d[c] = product[c] = 0;
-        for (size_t p = 0; p < a.pixels * channels; p += channels)
-            for (size_t c = 0; c < channels; c++) {
-                float scaled = dy[p + c] * a.scale[c];
-                d[c] += scaled;
-                product[c] += scaled * ((x[p + c] - mean[c]) * inverse[c]);
-            }
-        mean_of_groups(&a, d, mean_d);
-        mean_of_groups(&a, product, mean_product);
-        for (size_t p = 0; p < a.pixels * channels; p += channels)
-            for (size_t c = 0; c < channels; c++) {
-                float normalised = (x[p + c] - mean[c]) * inverse[c];
-                dx[p + c] = (dy[p + c] * a.scale[c] - mean_d[c] - normalised * mean_product[c]) *
-                            inverse[c];
-            }
+        }
+    for (size_t i = first; i < first + size; i += channels)
+        for (size_t c = 0; c < channels; c++) {
+            float dy = value_at(a.dy, type, i + c);
+            d[c] += dy;
+            product[c] += dy * ((x[i + c] - mean[c]) * inverse[c]);
+        }
+    for (size_t c = 0; c < channels; c++) {
+        sums[c] += (float)product[c];
+        sums[channels + c] += (float)d[c];
+        d[c] *= scale[c];
+        product[c] *= scale[c];
+    }
+    if (!a.dx)
+        return;
+    mean_of_groups(&a.n, d, mean_d);
+    mean_of_groups(&a.n, product, mean_product);
+    for (size_t i = first; i < first + size; i += channels)
+        for (size_t c = 0; c < channels; c++) {
+            float normalised = (x[i + c] - mean[c]) * inverse[c];
+            float of_x = value_at(a.dy, type, i + c) * scale[c] - mean_d[c];
+            of_x = (of_x - normalised * mean_product[c]) * inverse[c];
+            a.dx[i + c] = a.other ? a.other[i + c] + of_x : of_x;
+        }
+}
+
+// Computes the samples and the sums of the slices from..to.
+static void run_normalise_backward(void *arguments, size_t from, size_t to) {
+    struct norming a = *(struct norming *)arguments;
+    size_t channels = a.n.channels, slices = norm_slices(a.n.samples);
+    float scale[MOST_NORM_CHANNELS];
+    read_parameters(&a.n, channels, scale);
+    for (size_t slice = from; slice < to; slice++) {
+        float *sums = a.sums + slice * 2 * channels;
+        memset(sums, 0, 2 * channels * sizeof *sums);
+        for (size_t sample = a.n.samples * slice / slices;
+             sample < a.n.samples * (slice + 1) / slices; sample++)
+            CALL_TYPED(normalise_sample_backward, a.n.type, a, sample, scale, sums);
     }
 }
 
-void group_norm_backward(const float *x, const float *dy, float *dx, const float *scale,
-                         const float *statistics, int images, struct groups g,
-                         cudaStream_t stream) {
-    size_t n = (size_t)images, count = (size_t)shape_size(g.in), channels = (size_t)g.in.channels;
-    struct norm a = norm_sizes(g);
-    a.x = READS(x, n * count);
-    a.dy = READS(dy, n * count);
-    a.y = WRITES(dx, n * count);
-    a.scale = READS(scale, channels);
-    a.statistics = READS(statistics, n * 2 * a.groups);
-    COMPUTES(65. * (n * count));
-    LAUNCH(stream, run_group_norm_backward, a, n, rows_per_grain(count));
-}
-
-static void run_multiply_by_normalised(void *arguments, size_t from, size_t to) {
-    struct norm a = *(struct norm *)arguments;
-    float mean[MOST_NORM_CHANNELS], inverse[MOST_NORM_CHANNELS];
-    for (size_t image = from; image < to; image++) {
-        size_t first = image * a.pixels * a.channels;
-        read_statistics(&a, image, mean, inverse);
-        for (size_t p = first; p < first + a.pixels * a.channels; p += a.channels)
-            for (size_t c = 0; c < a.channels; c++)
-                a.y[p + c] *= (a.x[p + c] - mean[c]) * inverse[c];
-    }
-}
-
-void multiply_by_normalised(const float *x, float *dy, const float *statistics, int images,
-                            struct groups g, cudaStream_t stream) {
-    size_t n = (size_t)images, count = (size_t)shape_size(g.in);
-    struct norm a = norm_sizes(g);
-    a.x = READS(x, n * count);
-    a.y = UPDATES(dy, n * count);
-    a.statistics = READS(statistics, n * 2 * a.groups);
-    COMPUTES(38. * (n * count));
-    LAUNCH(stream, run_multiply_by_normalised, a, n, rows_per_grain(count));
+void normalise_backward(const struct norm *n, const void *dy, const float *other, float *dx,
+                        float *gradients, float *scratch, cudaStream_t stream) {
+    size_t size = n->pixels * n->channels, count = n->samples * size;
+    size_t slices = norm_slices(n->samples);
+    struct norming a = {.n = *n,
+                        .dy = READS_VALUES(dy, n->type, count),
+                        .other = other ? READS(other, count) : NULL,
+                        .dx = dx ? WRITES(dx, count) : NULL,
+                        .sums = WRITES(scratch, slices * 2 * n->channels)};
+    a.n.x = READS(n->x, count);
+    a.n.parameters = READS_VALUES(n->parameters, n->parameters_type, n->channels);
+    a.n.statistics = (float *)READS(n->statistics, n->samples * n->groups * 2);
+    COMPUTES(count * (n->pixels == 1 ? 100. : 45.));
+    cpu_waits(slices * n->groups * BLOCK_THREADS, // for x and dy, and then for other
+              (n->samples + slices - 1) / slices * 2 * rounds(n, BLOCK_THREADS));
+    LAUNCH(stream, run_normalise_backward, a, slices, rows_per_grain(count / slices + 1));
+    sum_rows(scratch, gradients, (int)slices, (int)(2 * n->channels), stream);
 }

@@ -1,6 +1,7 @@
 // What the kernels of values share on both devices, as common/kernels/formulas.h explains.
-// FORMULA_OF_ROWS(kernel) begins a function that computes element i, which is in column col, for
-// values of a constant type. LAUNCH_COLUMNS launches the kernel that adds up columns.
+// FORMULA_OF_ROWS(kernel, y_type) begins a function that computes element i of y, which is in
+// column col, from values of a constant type. LAUNCH_COLUMNS launches the kernel that adds up
+// columns.
 #pragma once
 #include "common/kernels/bfloat16.h"
 #include "zoo/kernels/value_kernels.h"
@@ -8,12 +9,13 @@
 struct rows {
     const void *x, *bias, *other; // other: a second array of inputs
     void *y;
-    size_t rows, cols;
     cudaDataType type;
+    size_t rows, cols;
+    float *sums; // of the columns of each slice
 };
 
-FORMULA_OF_ROWS(add_value_bias) {
-    set_value(a.y, type, i, value_at(a.x, type, i) + value_at(a.bias, type, col));
+FORMULA_OF_ROWS(add_value_bias, type) {
+    return value_at(a.x, type, i) + value_at(a.bias, type, col);
 }
 
 void add_value_bias(void *values, const void *bias, int rows, int cols, cudaDataType type,
@@ -21,15 +23,14 @@ void add_value_bias(void *values, const void *bias, int rows, int cols, cudaData
     size_t n = (size_t)rows, m = (size_t)cols;
     const void *x = READS_VALUES(values, type, n * m), *b = READS_VALUES(bias, type, m);
     void *y = WRITES_VALUES(values, type, n * m);
-    struct rows a = {x, b, NULL, y, n, m, type};
+    struct rows a = {x, b, NULL, y, type, n, m, NULL};
     COMPUTES(17. * (n * m));
     LAUNCH_ROWS(add_value_bias, a, stream);
 }
 
-FORMULA_OF_ROWS(add_values) {
+FORMULA_OF_ROWS(add_values, CUDA_R_32F) {
     float bias = a.bias ? value_at(a.bias, type, col) : 0.f;
-    float sum = value_at(a.other, CUDA_R_32F, i) + (value_at(a.x, type, i) + bias);
-    set_value(a.y, CUDA_R_32F, i, sum);
+    return value_at(a.other, CUDA_R_32F, i) + (value_at(a.x, type, i) + bias);
 }
 
 void add_values(const float *x, const void *values, const void *bias, float *y, int rows, int cols,
@@ -39,7 +40,7 @@ void add_values(const float *x, const void *values, const void *bias, float *y, 
     const void *b = bias ? READS_VALUES(bias, type, m) : NULL;
     const void *others = READS(x, n * m);
     void *sums = WRITES(y, n * m);
-    struct rows a = {v, b, others, sums, n, m, type};
+    struct rows a = {v, b, others, sums, type, n, m, NULL};
     LAUNCH_ROWS(add_values, a, stream);
 }
 
@@ -49,9 +50,9 @@ DEVICE_FUNCTION float gelu_share(float x) {
     return sigmoid(2 * 0.7978845608f * (x + 0.044715f * x * x * x));
 }
 
-FORMULA_OF_ROWS(bias_gelu) {
+FORMULA_OF_ROWS(bias_gelu, type) {
     float x = value_at(a.x, type, i) + value_at(a.bias, type, col);
-    set_value(a.y, type, i, x * gelu_share(x));
+    return x * gelu_share(x);
 }
 
 void bias_gelu(const void *x, const void *bias, void *y, int rows, int cols, cudaDataType type,
@@ -59,7 +60,7 @@ void bias_gelu(const void *x, const void *bias, void *y, int rows, int cols, cud
     size_t n = (size_t)rows, m = (size_t)cols;
     const void *v = READS_VALUES(x, type, n * m), *b = READS_VALUES(bias, type, m);
     void *results = WRITES_VALUES(y, type, n * m);
-    struct rows a = {v, b, NULL, results, n, m, type};
+    struct rows a = {v, b, NULL, results, type, n, m, NULL};
     COMPUTES(33. * (n * m));
     LAUNCH_ROWS(bias_gelu, a, stream);
 }
@@ -70,22 +71,15 @@ DEVICE_FUNCTION float gelu_gradient(float x, float dy) {
     return dy * share * (1 + x * (1 - share) * slope);
 }
 
-// The arguments of kernels that add up columns, and may write what they add up to y.
-struct columns {
-    const void *x, *bias, *dy; // bias NULL: x are added up, and otherwise gradients of GELU
-    void *y;
-    float *sums; // of each slice
-    size_t rows, cols;
-    cudaDataType type;
-};
-
+// LAUNCH_COLUMNS adds up x or, with a bias, the gradients of GELU, where other are those of its
+// results. It also writes what it adds up to y, which may be NULL.
 void sum_columns(const void *x, cudaDataType type, uint16_t *rounded, float *sums, float *scratch,
                  int rows, int cols, cudaStream_t stream) {
     size_t n = (size_t)rows, m = (size_t)cols, slices = (size_t)column_slices(rows);
     const void *v = READS_VALUES(x, type, n * m);
     void *y = rounded ? WRITES(rounded, n * m) : NULL;
     float *partial = WRITES(scratch, slices * m);
-    struct columns a = {v, NULL, NULL, y, partial, n, m, type};
+    struct rows a = {v, NULL, NULL, y, type, n, m, partial};
     COMPUTES(16. * (n * m));
     LAUNCH_COLUMNS(a, slices, stream);
     sum_rows(scratch, sums, (int)slices, cols, stream);
@@ -99,7 +93,7 @@ void bias_gelu_backward(const void *x, const void *bias, const void *dy, void *d
     const void *gradients = READS_VALUES(dy, type, n * m);
     void *y = WRITES_VALUES(dx, type, n * m);
     float *partial = WRITES(scratch, slices * m);
-    struct columns a = {v, b, gradients, y, partial, n, m, type};
+    struct rows a = {v, b, gradients, y, type, n, m, partial};
     COMPUTES(44. * (n * m));
     LAUNCH_COLUMNS(a, slices, stream);
     sum_rows(scratch, dbias, (int)slices, cols, stream);

@@ -32,19 +32,3 @@ void sum_columns(const void *x, cudaDataType type, uint16_t *rounded, float *sum
 void bias_gelu_backward(const void *x, const void *bias, const void *dy, void *dx,
                         cudaDataType type, float *dbias, float *scratch, int rows, int cols,
                         cudaStream_t stream);
-
-// Layer normalisation (Ba et al., "Layer normalization", 2016), as in torch.nn.LayerNorm. With the
-// mean and the variance (biased) of a row:
-//   normalised = (x - mean) / sqrt(variance + 1e-5); y = normalised * scale[c] + shift[c]
-// x are floats, and y values. parameters: scale [cols] and shift [cols], of a type of their own.
-// statistics [rows, 2] becomes mean and 1 / sqrt(...). cols is at most MOST_NORM_CHANNELS.
-void layer_norm(const float *x, void *y, cudaDataType type, const void *parameters,
-                cudaDataType parameter_type, float *statistics, int rows, int cols,
-                cudaStream_t stream);
-
-// dx = other + the gradient of x, in floats. other may be NULL, and is then 0. dx may be NULL. The
-// gradients are those of scale and of shift. scratch: column_slices(rows) * 2 * cols floats.
-void layer_norm_backward(const float *x, const void *dy, cudaDataType type, const float *other,
-                         float *dx, const void *parameters, cudaDataType parameter_type,
-                         const float *statistics, float *gradients, float *scratch, int rows,
-                         int cols, cudaStream_t stream);

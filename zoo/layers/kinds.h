@@ -31,7 +31,9 @@ union __attribute__((may_alias)) settings {
     } convolution;
     struct windows pool;
     struct augmentation augmentation;
-    struct groups norm;
+    struct {
+        int pixels, groups; // of a sample (norm_kernels.h)
+    } norm;
     struct {
         struct layer *shortcut; // its first layer; those before it are the body
     } residual;
@@ -86,7 +88,7 @@ void append_max_pooling(struct model *m, int size);
 extern const struct layer_kind mean_pooling;
 void append_mean_pooling(struct model *m);
 
-// Group normalisation, as in torch.nn.GroupNorm: kernels.h has the formula. The parameters are
+// Group normalisation, as in torch.nn.GroupNorm: norm_kernels.h has the formula. The parameters are
 // scale [channels], initially 1, and shift [channels], initially 0. group_normalisation_relu also
 // sets y = max(y, 0).
 //
@@ -95,7 +97,7 @@ void append_mean_pooling(struct model *m);
 extern const struct layer_kind group_normalisation, group_normalisation_relu;
 void append_group_norm(struct model *m, const struct layer_kind *kind, int groups);
 
-// Layer normalisation of each token (value_kernels.h has the formula). The parameters are those of
+// Layer normalisation of each token (norm_kernels.h has the formula). The parameters are those of
 // group normalisation.
 extern const struct layer_kind layer_normalisation;
 void append_layer_norm(struct model *m);
@@ -104,10 +106,6 @@ void append_layer_norm(struct model *m);
 void norm_backward_adding(const struct layer *l, const struct pass *pass, const void *parameters,
                           const float *x, float *y, const float *dy, const float *other, float *dx,
                           float *gradients, int b);
-
-// initialise of all norms: scale 1 and shift 0.
-void norm_initialise(const struct layer *layer, float *parameters, size_t first_value, size_t count,
-                     uint64_t seed, cudaStream_t stream);
 
 // y = x W^T for each token, as torch.nn.Linear without a bias. The parameters are W [outputs,
 // inputs], initially normal with this deviation.
