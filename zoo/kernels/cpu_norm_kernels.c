@@ -107,7 +107,7 @@ void normalise(const struct norm *n, void *y, cudaStream_t stream) {
     a.n.x = READS(n->x, count);
     a.n.parameters = READS_VALUES(n->parameters, n->parameters_type, 2 * n->channels);
     a.n.statistics = WRITES(n->statistics, n->samples * n->groups * 2);
-    COMPUTES(40. * count);
+    COMPUTES(40. * count); // those of the PTX, as in backward
     cpu_waits(n->samples * n->groups * threads, rounds(n, threads));
     LAUNCH(stream, run_normalise, a, n->samples, rows_per_grain(size));
 }
