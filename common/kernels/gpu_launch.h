@@ -85,4 +85,19 @@ template <class T> __device__ static inline T sum_of_warp(T value) {
     return value;
 }
 
+#ifdef __CUDACC__ // without nvcc, tests/unit/host_cuda.h has these functions
+// Return 2^x and 1 / x, with errors of about 2^-22, and 0 in place of denormal numbers. exp and a
+// division take several instructions each, and these take one.
+__device__ static inline float power_of_2(float x) {
+    asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
+}
+
+__device__ static inline float reciprocal(float x) {
+    asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
+}
+#endif
+
+static const float LOG2_E = 1.44269504f;
 enum { BLOCK_THREADS = 256 };

@@ -106,6 +106,7 @@ static inline unsigned tf32_of(float x) {
 }
 
 #define power_of_2 exp2f
+#define reciprocal(x) (1 / (x))
 #define bfloat16_pair(low, high) (bfloat16_of(low) | (unsigned)bfloat16_of(high) << 16)
 
 template <class T> static void read_words(unsigned *b, const T *rows, unsigned pitch) {

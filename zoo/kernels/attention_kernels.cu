@@ -13,8 +13,6 @@ extern "C" {
 
 #include "common/kernels/bfloat16.h" // with the DEVICE_FUNCTION of gpu_launch.h
 
-static const float LOG2_E = 1.44269504f;
-
 enum { WARPS = 4, THREADS = 32 * WARPS, OWN = 16 * WARPS, OTHERS = 32, TILES = OTHERS / 8 };
 
 struct attending {

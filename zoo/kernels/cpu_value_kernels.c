@@ -37,9 +37,8 @@ static void note_waits_of_rows(size_t rows, size_t cols) {
 static void run_columns(void *arguments, size_t from, size_t to);
 #define LAUNCH_COLUMNS(a, slices, stream)                                                          \
     do {                                                                                           \
-        size_t rows_of_slice = ((a).rows + (slices)-1) / (slices);                                 \
-        cpu_waits((slices) * ((a).cols / 256 + 1) * 256,                                           \
-                  (a).y ? rows_of_slice : (rows_of_slice + 3) / 4);                                \
+        cpu_waits((slices) * ((a).cols / 256 + 1) * 256, /* 4 rows at a time */                    \
+                  (((a).rows + (slices)-1) / (slices) + 3) / 4);                                   \
         LAUNCH(stream, run_columns, a, slices,                                                     \
                rows_per_grain((a).rows / (slices) * (a).cols + 1));                                \
     } while (0)

@@ -55,13 +55,6 @@ __device__ static inline unsigned bfloat16_pair(float low, float high) {
     return word;
 }
 
-// Returns 2^x, with an error of about 2^-22.
-__device__ static inline float power_of_2(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 #define READ_MATRICES(kind, b, from)                                                               \
     PTX("ldmatrix.sync.aligned.m8n8.x4" kind ".shared.b16 {%0, %1, %2, %3}, [%4];"                 \
         : "=r"(b[0]), "=r"(b[1]), "=r"(b[2]), "=r"(b[3])                                           \

@@ -61,7 +61,7 @@ void bias_gelu(const void *x, const void *bias, void *y, int rows, int cols, cud
     const void *v = READS_VALUES(x, type, n * m), *b = READS_VALUES(bias, type, m);
     void *results = WRITES_VALUES(y, type, n * m);
     struct rows a = {v, b, NULL, results, type, n, m, NULL};
-    COMPUTES(33. * (n * m));
+    COMPUTES(26. * (n * m));
     LAUNCH_ROWS(bias_gelu, a, stream);
 }
 
@@ -94,7 +94,7 @@ void bias_gelu_backward(const void *x, const void *bias, const void *dy, void *d
     void *y = WRITES_VALUES(dx, type, n * m);
     float *partial = WRITES(scratch, slices * m);
     struct rows a = {v, b, gradients, y, type, n, m, partial};
-    COMPUTES(44. * (n * m));
+    COMPUTES(40. * (n * m));
     LAUNCH_COLUMNS(a, slices, stream);
     sum_rows(scratch, dbias, (int)slices, cols, stream);
 }
