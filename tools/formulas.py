@@ -80,16 +80,9 @@ def attention_flops(layers, width, sequence, tokens):
 # ---- Memory ----
 
 
-def optimizer_states(optimizer):
-    """Floats that the optimizer stores for each parameter, read from its row."""
-    source = "common/training/optimizer.c" if optimizer == "sgd" else "zoo/training/optimizers.c"
-    with open(f"{ROOT}/{source}", encoding="ascii") as file:
-        return int(re.search(rf'\.name = "{optimizer}",\s*\.state_per_parameter = (\d+)', file.read())[1])
-
-
 def state_bytes(optimizer):
-    """Bytes for each parameter of steps 1 to 4: a float for the parameter, one for its gradient, and the optimizer's."""
-    return 4 * (2 + optimizer_states(optimizer))
+    """Bytes for each parameter of steps 1 to 4: a float for the parameter, one for its gradient, and one of SGD or two of the others."""
+    return 4 * (2 + (1 if optimizer == "sgd" else 2))
 
 
 def zero_bytes(stage, ranks):

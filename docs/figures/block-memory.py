@@ -1,8 +1,8 @@
-"""The values of a token that a rank keeps in a block of a transformer for backward: 18 widths (zoo/models/models.h), 12 of
+"""The values of a token that a rank keeps in a block of a transformer for backward: 16 widths (zoo/models/models.h), 12 of
 them inside the pairs of dense layers. The 4 statistics of the normalisations are left out."""
 from drawing import COMMUNICATE, COMPUTE, bars
 
-INSIDE, OUTSIDE = 12, 6  # widths inside and outside the pairs
+INSIDE, OUTSIDE = 12, 4  # widths inside and outside the pairs
 ROWS = [(t, own_tokens) for t in (1, 2, 4, 8) for own_tokens in (0, 1) if t > 1 or not own_tokens]
 
 

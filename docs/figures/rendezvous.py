@@ -17,8 +17,8 @@ def lane(rank):
 
 
 def draw():
-    join = limit("train.c", r'"join-timeout", .*, "(\d+)"')
-    step = limit("train.c", r'"step-timeout", .*, "(\d+)"')
+    join = limit("meet_by_tcp.c", r'"join-timeout", .*, "(\d+)"')
+    step = limit("meet_by_tcp.c", r'"step-timeout", .*, "(\d+)"')
     f = Figure("Step 4: the ranks meet, train, and never wait for ever",
                "Rank 0 listens. The other ranks connect and say HELLO; a rank that starts earlier tries again until rank "
                f"0 listens. If a rank is missing after {join} s (--join-timeout), all end. When all have come, rank 0 "
