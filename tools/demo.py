@@ -107,9 +107,10 @@ def run(commands, quoted, folder):
 
 def draw(name, printed, folder):
     """Draws the figure of that name from what its commands have printed."""
-    table, picture = (os.path.join(folder, name + suffix) for suffix in (".txt", ".svg"))
+    table, picture = (os.path.join(folder, name.replace("#", "-") + suffix) for suffix in (".txt", ".svg"))
+    source, _, word = name.partition("#")
     files.write(table, printed)
-    svg = drawn(os.path.join(FIGURES, name + ".py"), table)
+    svg = drawn(os.path.join(FIGURES, source + ".py"), word, table)
     files.write(picture, svg)
     if viewer():
         subprocess.run([viewer(), picture], stderr=subprocess.DEVNULL, check=False)

@@ -22,10 +22,11 @@ def arrays(title, call, ranks):
     return f
 
 
-def draw(what):
-    if what == "replicas":
-        return arrays("An all-reduce of checksums", "ncclAllReduce with ncclMax: takes the largest of each element",
-                      [(rank, f"{checksum}   -{checksum}", "9   -7") for rank, checksum in enumerate((9, 9, 7, 9))])
-    ranks = re.findall(r"rank (\d+): before (\d+), after (\d+)", what)
+def draw(text):
+    ranks = re.findall(r"rank (\d+): before (\d+), after (\d+)", text)
     return arrays("An all-reduce", "ncclAllReduce: adds the arrays, element by element",
                   [(rank, "  ".join([before] * 3) + " ...", "  ".join([after] * 3) + " ...") for rank, before, after in ranks])
+
+
+pictures = {"replicas": lambda: arrays("An all-reduce of checksums", "ncclAllReduce with ncclMax: takes the largest of each element", [
+    (rank, f"{checksum}   -{checksum}", "9   -7") for rank, checksum in enumerate((9, 9, 7, 9))])}

@@ -55,9 +55,7 @@ def build(count):
     return f
 
 
-def draw(frames=None):
-    if frames:
-        return build(int(frames))
+def draw():
     f = Figure("Sharded training as a film strip",
                "Two ranks train a model of two layers, A and B. Rank 0 keeps the first halves A0 and B0, rank 1 the "
                "second halves A1 and B1. Forward: the ranks gather A, compute it, free it, and do the same with B. "
@@ -81,3 +79,6 @@ def draw(frames=None):
         f.box(x, 491, 42, 27, name, colour, solid=solid, size=18)
         f.text(x + 52, 505, meaning, 18, "start")
     return f
+
+
+pictures = {str(count): lambda count=count: build(count) for count in range(1, len(FRAMES) + 1)}

@@ -59,11 +59,11 @@ def draw_bytes(title, names, with_time):
     return f
 
 
-def draw(which="prefetch"):
-    if which == "bf16":
-        return draw_times("A training step in fp32 and in bfloat16", (("fp32", "--precision fp32"), ("bf16", "--precision bf16")), 2.5)
-    if which == "accumulation":
-        return draw_bytes("Memory and messages with accumulation", (("bf16", "--accumulate 1"), ("parts", "--accumulate 4")), False)
-    if which == "recomputation":
-        return draw_bytes("Memory and time with recomputation", (("units", "--recompute 0"), ("recomputed", "--recompute 1")), True)
+def draw():
     return draw_times("A training step with and without prefetch", (("serial", "--prefetch 0"), ("fp32", "--prefetch 1")))
+
+
+pictures = {
+    "bf16": lambda: draw_times("A training step in fp32 and in bfloat16", (("fp32", "--precision fp32"), ("bf16", "--precision bf16")), 2.5),
+    "accumulation": lambda: draw_bytes("Memory and messages with accumulation", (("bf16", "--accumulate 1"), ("parts", "--accumulate 4")), False),
+    "recomputation": lambda: draw_bytes("Memory and time with recomputation", (("units", "--recompute 0"), ("recomputed", "--recompute 1")), True)}

@@ -1,5 +1,5 @@
-"""The losses of one GPU and of three ranks. losses.txt holds what the commands below the figure in docs/slides/2-data-parallel.md
-print: the training step, and the loss of each run."""
+"""The losses of runs that must agree. losses.txt and losses-sharded.txt hold what the commands below the figures in
+docs/slides/2-data-parallel.md and 4-large-models.md print: the training step, and the loss of each run."""
 from drawing import COMMUNICATE, COMPUTE, FOURTH, UPDATE, Axes, Figure
 
 LEFT, RIGHT, TOP, BOTTOM = 80, 780, 52, 280
@@ -32,3 +32,7 @@ def curves(title, text, names):
 
 def draw(text):
     return curves("The losses of one GPU and of three ranks", text, ("one GPU", "three ranks"))
+
+
+pictures = {"sharded": lambda text: curves("The losses of step 1 and of step 5", text,
+                                           ("step 1", "step 5, 1 rank", "step 5, 2 ranks", "step 5, 4 ranks"))}

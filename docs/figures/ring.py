@@ -1,9 +1,12 @@
 """The ring all-reduce of step 6 (ring in 06_allreduce_demo/allreduce.c) on four ranks, after each round. Chunks are a to d.
 The fill of a cell shows how many ranks are summed in it."""
+import math
+
 from drawing import COMMUNICATE, COMPUTE, FOURTH, HOST, INK, UPDATE, Figure
 
 RANKS, CHUNKS = 4, "abcd"
 COLOURS = (COMPUTE, COMMUNICATE, UPDATE, FOURTH)  # of the chunks
+RADIUS, DISC, PITCH, FIRST, MIDDLE = 136, 38, 372, 188, 232  # pixels of the circles
 
 
 def rounds():
@@ -68,13 +71,7 @@ def half(first, title, description):
     return f
 
 
-def draw(which=None):
-    if which == "reduce-scatter":
-        return half(0, "Ring reduce-scatter on four ranks", "The start and three rounds. In each round, every rank sends one chunk to the "
-                    "next rank, which adds it to its own. After round 3, rank 0 holds the sum of chunk b, rank 1 of c, rank 2 of d, rank 3 of a.")
-    if which == "all-gather":
-        return half(3, "Ring all-gather on four ranks", "The state after the reduce-scatter, and three rounds. In each round, every rank sends "
-                    "the chunk of the sum that it received last to the next rank, which copies it. After round 6, every rank holds all four sums.")
+def draw():
     f = Figure("A ring all-reduce on four ranks",
                "Seven tables, one after each round. Every rank divides its array into four chunks, and in each round "
                "sends one chunk to the next rank. In rounds 1 to 3, a rank adds what it receives: then each rank holds "
@@ -90,3 +87,46 @@ def draw(which=None):
     names(f, 142, 56, 92)
     f.text(94, 511, "The fill shows how many of the four ranks are summed.", 18, "start")
     return f
+
+
+def place(turn, x, radius=RADIUS):
+    """A point on the circle around x. turn: 0 at the top, 1 after a whole circle."""
+    angle = 2 * math.pi * (turn - 0.25)
+    return x + radius * math.cos(angle), MIDDLE + radius * math.sin(angle)
+
+
+def arc(f, x, begin, end, colour):
+    """An arrow on the circle."""
+    (x1, y1), (x2, y2), (tip_x, tip_y) = place(begin, x), place(end, x), place(end + 0.03, x)
+    f.add("path", d=f"M{x1:.1f} {y1:.1f}A{RADIUS} {RADIUS} 0 0 1 {x2:.1f} {y2:.1f}", fill="none", stroke=colour.line, stroke_width=6)
+    dx, dy = (tip_x - x2) / 2, (tip_y - y2) / 2
+    f.polygon([(tip_x, tip_y), (x2 - dy, y2 + dx), (x2 + dy, y2 - dx)], colour)
+
+
+def circle():
+    """The reduce-scatter in a circle: which chunk each GPU sends in each round, and the ranks that are summed in it."""
+    f = Figure("The rounds of a reduce-scatter in a ring", "Four GPUs in a circle; each sends one chunk to the next one, and GPU 3 sends to GPU 0. "
+               "In each round, all four links are busy. The numbers are the ranks whose values are in the sum that is sent.", 456)
+    states = list(rounds())
+    for n in range(RANKS - 1):
+        centre, (held, _), (_, received) = FIRST + n * PITCH, states[n], states[n + 1]
+        f.text(centre, 24, f"round {n + 1}", 24, bold=True)
+        for rank in range(RANKS):
+            turn, chunk = rank / RANKS, received[(rank + 1) % RANKS]
+            arc(f, centre, turn + 0.055, turn + 1 / RANKS - 0.085, COLOURS[chunk])
+            summed = "+".join(str(other) for other in sorted(held[rank][chunk]))
+            x, y = place(turn + 0.5 / RANKS, centre, RADIUS - 34)
+            f.text(x, y, f"{CHUNKS[chunk]}:\n{summed}", 20, bold=True, anchor="end" if rank < 2 else "start")
+            f.disc(*place(turn, centre), DISC, HOST, f"GPU {rank}", solid=False, size=20, bold=True)
+    f.text(20, 436, "a: 0+1 is chunk a with the values of ranks 0 and 1. After round 3, each GPU has one complete chunk.", 20, "start")
+    return f
+
+
+pictures = {
+    "circle": circle,
+    "reduce-scatter": lambda: half(
+        0, "Ring reduce-scatter on four ranks", "The start and three rounds. In each round, every rank sends one chunk to the "
+        "next rank, which adds it to its own. After round 3, rank 0 holds the sum of chunk b, rank 1 of c, rank 2 of d, rank 3 of a."),
+    "all-gather": lambda: half(
+        3, "Ring all-gather on four ranks", "The state after the reduce-scatter, and three rounds. In each round, every rank sends "
+        "the chunk of the sum that it received last to the next rank, which copies it. After round 6, every rank holds all four sums.")}

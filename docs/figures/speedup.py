@@ -1,5 +1,5 @@
-"""How much faster the large model of session 1 trains on 1, 2, 4 and 8 modelled H100, with one batch for all GPUs (strong
-scaling). speedup.txt has the last line of each run; its commands stand below the figure in docs/slides/1-one-gpu.md."""
+"""How much faster a model trains on more modelled H100. speedup.txt and the other tables have the last line of each run; their
+commands stand below the figures in docs/slides/1-one-gpu.md and 2-data-parallel.md."""
 import re
 
 from drawing import COMPUTE, HOST, Figure
@@ -36,5 +36,16 @@ def bars(title, groups):
     return f
 
 
-def draw(text):
-    return bars("Speed-up with one batch for all GPUs", [("4096,4096,4096, batch 1,024", dict(zip((1, 2, 4, 8), rates_of(text))))])
+def of_model(title, name):
+    return lambda text: bars(title, [(name, dict(zip((1, 2, 4, 8), rates_of(text))))])
+
+
+def second(text):
+    small, small2, large, large2 = rates_of(text)
+    return bars("Speed-up with a second GPU", [("small model: hidden layers 512, 512", {1: small, 2: small2}),
+                                               ("large model: hidden layers 4096, 4096, 4096", {1: large, 2: large2})])
+
+
+draw = of_model("Speed-up with one batch for all GPUs", "4096,4096,4096, batch 1,024")
+pictures = {"eight": of_model("Speed-up with up to eight GPUs", "4096,4096, batch 4,096"), "second": second,
+            "weak": of_model("Speed-up with the same work for each GPU", "4096,4096,4096, 1,024 images per GPU")}

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Draws figures as SVG; the same source gives the same bytes on every machine. A source, such as docs/figures/fork.py,
-has a function draw that returns a Figure. If a table lies beside it, such as docs/figures/waits.txt, draw takes its text. This
-program writes the figure as NAME.svg, unless a text is too small, leaves its box, or touches a line or another text."""
+has a function draw that returns a Figure. Its dictionary pictures, if any, has more of these functions: speedup.py#weak is
+pictures["weak"]. If a table lies beside it, such as docs/figures/speedup.txt or speedup-weak.txt, the function takes its text.
+This program writes the figure of draw as NAME.svg, unless a text is too small, leaves its box, or touches a line or another text."""
 import argparse
 import math
 import os
@@ -64,13 +65,17 @@ def read(path):
         return file.read()
 
 
-def drawn(path, *what):
-    """The SVG of a source. what: which of its figures, or a table in place of the one beside the source."""
-    folder, table = os.path.dirname(os.path.abspath(path)), os.path.splitext(path)[0] + ".txt"
+def drawn(path, word=None, table=None):
+    """The SVG of a source. word: which of its pictures. table: in place of the one beside the source."""
+    folder, stem = os.path.dirname(os.path.abspath(path)), os.path.splitext(path)[0]
     if folder not in sys.path:
         sys.path.insert(0, folder)  # a source may import another one
-    what = what or [table] * os.path.exists(table)
-    return runpy.run_path(path)["draw"](*(read(os.path.abspath(name)) if os.path.exists(name) else name for name in what)).svg()
+    source = runpy.run_path(path)
+    draw = source.get("pictures", {}).get(word) if word else source["draw"]
+    if not draw:
+        sys.exit(f"error: {os.path.relpath(path, ROOT)} has no picture {word}: use a word of its pictures")
+    table = table or (f"{stem}-{word}.txt" if word else f"{stem}.txt")
+    return draw(*([read(os.path.abspath(table))] if os.path.exists(table) else [])).svg()
 
 
 def log_scale(least, most, begin, end):

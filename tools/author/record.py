@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Runs the commands whose output a text quotes, and refreshes the quotes. A quote is a fenced block with the word output
 behind its first fence. The fenced block before it holds the commands; a comment such as <!-- runs COMMAND --> above the
-quote takes its place where a reader need not see them. A comment such as <!-- draws NAME --> above the commands says that
-docs/figures/NAME.txt holds their output, from which docs/figures/NAME.py draws a chart. A quote holds all lines that the
-commands print. Three dots in a line of their own stand for any lines. A quote without lines of the launcher, or of what make
-builds, leaves them out.
+quote takes its place where a reader need not see them. A comment such as <!-- draws speedup#weak --> above the commands
+says that docs/figures/speedup-weak.txt holds their output, from which docs/figures/speedup.py draws this chart. A quote
+holds all lines that the commands print. Three dots in a line of their own stand for any lines. A quote without lines of
+the launcher, or of what make builds, leaves them out.
 
 What the modelled clock computes is the same on every machine, and must agree in every character. Other output agrees if
 it has the same words; times, rates, memory and the name of the machine may have other values, a loss may differ by 0.01,
@@ -64,7 +64,7 @@ class Quote:
             return file.read().splitlines()
 
     def table(self):
-        return os.path.join(FIGURES, self.figure + ".txt")
+        return os.path.join(FIGURES, self.figure.replace("#", "-") + ".txt")
 
 
 def quotes_of(lines):

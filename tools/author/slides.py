@@ -5,8 +5,8 @@ A deck is a Markdown file in docs/slides, such as 2-data-parallel.md. Lines of -
 end of a slide holds the speaker notes; its first line says how long the slide takes, such as "2 minutes". A slide of the
 class exercise has the title of an exercise, such as "Exercise 2.1: Sum the gradients", and gets a timer with the minutes of
 that exercise. The blocks of code are filled here. The footer says where the code stands, and which make demo runs the commands
-of the slide (tools/demo.py). For a picture fsdp.py#3, its source gets the word behind #: draw("3"). A comment such as
-<!-- part: Network --> begins a part of the deck, and the footers show all parts. The first slide shows the environment variables SPEAKER, PLACE, DATE and ADDRESS, if they are set."""
+of the slide (tools/demo.py). A comment such as <!-- part: Network --> begins a part of the deck, and the footers show all
+parts. The first slide shows the environment variables SPEAKER, PLACE, DATE and ADDRESS, if they are set."""
 import argparse
 import base64
 import glob
@@ -144,12 +144,12 @@ def place(kind, words):
     return f"make diff{pair} F={name}"
 
 
-def drawn(path, *what):
-    """The picture in a file, or the one that this source draws. what: which of its pictures, or the table of a chart."""
+def drawn(path, word=None, table=None):
+    """The picture in a file, or the one that this source draws (see drawing.py)."""
     if not path.endswith(".py"):
         with open(path, encoding="utf-8") as file:
             return file.read()
-    svg = drawing.drawn(path, *filter(None, what))
+    svg = drawing.drawn(path, word, table)
     for fault in drawing.faults(svg):
         raise BadDeck(f"{os.path.relpath(path, ROOT)}: {fault}")
     return svg
