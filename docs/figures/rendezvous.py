@@ -7,9 +7,9 @@ from drawing import COMMUNICATE, COMPUTE, HOST, PLAIN, Figure, read
 RANKS, TOP, PITCH = 4, 70, 84
 
 
-def limit(file, pattern):
-    """A number of seconds in a source of step 4."""
-    return re.search(pattern, read(f"04_multinode/{file}"))[1]
+def limit(option):
+    """The default of an option, in seconds."""
+    return re.search(rf'"{option}", .*, "(\d+)"', read("04_multinode/meet_by_tcp.c"))[1]
 
 
 def lane(rank):
@@ -17,8 +17,7 @@ def lane(rank):
 
 
 def draw():
-    join = limit("meet_by_tcp.c", r'"join-timeout", .*, "(\d+)"')
-    step = limit("meet_by_tcp.c", r'"step-timeout", .*, "(\d+)"')
+    join, step = limit("join-timeout"), limit("step-timeout")
     f = Figure("Step 4: the ranks meet, train, and never wait for ever",
                "Rank 0 listens. The other ranks connect and say HELLO; a rank that starts earlier tries again until rank "
                f"0 listens. If a rank is missing after {join} s (--join-timeout), all end. When all have come, rank 0 "
