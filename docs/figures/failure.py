@@ -1,5 +1,5 @@
-"""What two ranks did when rank 1 was killed, measured on the CPU device. restart-time.txt holds what the commands below the figure
-in docs/slides/3-many-nodes.md print."""
+"""What two ranks did when rank 1 was killed, or when it froze, measured on the CPU device. failure.txt and failure-frozen.txt hold
+what the commands below the figures in docs/slides/3-many-nodes.md print."""
 import re
 
 from drawing import COMMUNICATE, COMPUTE, HOST, UPDATE, Figure
@@ -49,3 +49,21 @@ def draw(text):
     f.brace(x(saved), x(resumed), 50, f"{resumed - saved:.1f} s lost", up=True, size=20, bold=True)
     f.text(RIGHT, 318, "seconds, measured", 18, "end")
     return f
+
+
+def freeze(text):
+    (start, _), (train, _), (frozen, _), (noticed, _), _, (killed, _) = events_of(text)
+    f = Figure("A rank freezes, and the watchdog of the other one notices", f"Measured. Rank 1 freezes after {frozen:.1f} s. Rank 0 waits "
+               f"in a sum, until its watchdog ends it after {noticed:.1f} s. Then the launcher ends rank 1.", 310)
+    x = timeline(f, killed, 240)
+    work(f, x, 70, "rank 0", [(start, train, HOST, "start"), (train, frozen, COMPUTE, "train"),
+                              (frozen, noticed, COMMUNICATE, "waits in a sum")])
+    work(f, x, 150, "rank 1", [(start, train, HOST, "start"), (train, frozen, COMPUTE, "train"),
+                               (frozen, killed, HOST, "frozen: no error, no end")])
+    f.text(x(frozen), 48, "rank 1 freezes", 18)
+    f.text(x(noticed), 24, f"the watchdog of rank 0 notices: {noticed - frozen:.1f} s", 20, "end", bold=True)
+    f.text(RIGHT, 296, "seconds, measured", 18, "end")
+    return f
+
+
+pictures = {"frozen": freeze}
