@@ -199,7 +199,7 @@ def bars(title, about, rows, left, width, entries=(), top=6, pitch=70, height=54
     scale = width / max(sum(value for value, *_ in parts) for _, parts, _ in rows)
     words = {colour: f"{text} " for text, colour, *_ in entries}
     f = Figure(title, " ".join([about] + [f"{' '.join(name.split())}: " + ", ".join(
-        f"{words.get(colour, '')}{value:,.4g}" for value, colour, *_ in parts) + f"; {total}." for name, parts, total in rows]),
+        f"{words.get(colour, '')}{value:,.4g}" for value, colour, *_ in parts) + f"; {total}" * bool(total) + "." for name, parts, total in rows]),
         top + pitch * len(rows) + (40 if limit else 0))
     f.legend(left, 24, entries)
     if limit:

@@ -127,18 +127,13 @@ def close(x, y):
     return x == y
 
 
-def measured(quoted, exact):
-    """Whether the quoted lines have times of this machine. Those of the modelled clock are the same on all machines."""
-    return any(shape(line, exact) != re.sub(r" +", " ", line) and not MODELLED.search(line) for line in quoted)
-
-
 def is_exact(commands, quoted):
     return any(MODELLED.search(line) for line in [commands] + quoted)
 
 
 def is_timed(commands, quoted):
-    """Whether recording the quote anew may change its times."""
-    return not is_exact(commands, quoted) and measured(quoted, False)
+    """Whether recording the quote anew may change its times. Those of the modelled clock are the same on all machines."""
+    return not is_exact(commands, quoted) and any(shape(line) != re.sub(r" +", " ", line) for line in quoted)
 
 
 def core_times():
@@ -247,7 +242,6 @@ def main():
     parser.add_argument("--programs", metavar="FOLDER", default="build/cpu", help="the built programs (default: build/cpu)")
     parser.add_argument("--limit", metavar="SECONDS", type=float, default=300, help="for each command (default: 300)")
     parser.add_argument("--busy", action="store_true", help="record measured times while other programs use the cores, too")
-    parser.add_argument("--all", action="store_true", help="refresh also the quotes that still agree")
     parser.add_argument("files", nargs="*", metavar="FILE")
     options = parser.parse_args()
     count = problems = 0
@@ -280,7 +274,7 @@ def main():
             if printed and not any(NOTES.match(line) for line in quoted):
                 printed = [line for line in printed if not NOTES.match(line)]
             problem = f"the commands {failure}" if failure else difference(quoted, printed, exact)
-            if problem is None and not options.all:
+            if problem is None:
                 continue
             new = None if failure or options.check else refreshed(quoted, printed, exact)
             if new is None:
