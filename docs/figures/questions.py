@@ -1,4 +1,5 @@
-"""The questions of session 1 before a second GPU, in their order."""
+"""Questions in their order: those before a second GPU (session 1), the cases in which to look for a fault, from the smallest one on, and
+which way to divide a model, from the simplest one on (docs/which.md)."""
 from drawing import COMPUTE, HOST, UPDATE, Figure
 
 
@@ -24,3 +25,18 @@ def draw():
         ("3. Is the step on the launch floor?", "yes", "a larger batch, or a smaller GPU"),
         ("4. Does a larger batch still learn well?", "yes", "it is cheaper than a GPU"),
         ("5. Does each GPU compute longer than it sends?", "no", "more images for each GPU")), "More GPUs help.")
+
+
+pictures = {
+    "cases": lambda: flow("Start with the smallest case", (
+        ("1. One GPU: 04_multinode/train --max-steps 20", "fails", "the program, the driver, the data"),
+        ("2. One node: launcher, --nproc-per-node 2", "fails", "NVLink, PCIe, the launcher"),
+        ("3. Two nodes, one rank each", "fails", "addresses, ports, the interface"),
+        ("4. Two nodes, all GPUs: slurm/doctor.sbatch", "fails", "cards, rails: NCCL_DEBUG=INFO"),
+        ("5. In the middle of training", "hangs", "numbers of the collectives")), "Then go on to more nodes.", ("works", "works"), 600),
+    "simplest": lambda: flow("Begin with the simplest way", (
+        ("Does everything fit on one GPU?", "yes", "DDP"),
+        ("Do the states fit, if all ranks share them?", "yes", "ZeRO-1, then FSDP"),
+        ("Must gathers stay inside a node?", "yes", "HSDP"),
+        ("Fewer sequences than GPUs?", "yes", "tensor and sequence parallelism in a node"),
+        ("Still too large?", "yes", "a pipeline between nodes")), "Long sequences: context. Experts: expert parallelism.", split=600)}

@@ -2,7 +2,7 @@
 # reading.sh: prints the files of each step that readers must read in addition to the changes of train.c, and the files that they
 # may skip, with numbers of lines. Exits with 1 if a step asks for more than 450 lines, if a function in the folder of a
 # step has more than 40 lines, or if a file or function is missing.
-# reading.sh N prints the list as the README of step N shows it; reading.sh --write puts the lists into the READMEs.
+# reading.sh --write puts the lists into the READMEs.
 set -u
 cd "$(dirname "$(readlink -f "$0")")/../.." || exit 1
 most_lines=450 most_in_function=40
@@ -164,10 +164,6 @@ write() { # README: replaces its list, or puts the list below the title
 
 if [ "${1:-}" = --write ]; then
     for folder in 0*_*; do write "$folder/README.md"; done
-    exit
-elif [ $# = 1 ]; then
-    folder=$(echo 0"$1"_*)
-    show "$1"
     exit
 fi
 

@@ -43,7 +43,6 @@ exercises() { # STEP
     printf '`make exercise EX=%s.1` starts exercise %s.1, and `make check` tests your code (%s):\n\n' "$1" "$1" \
         '[more](../exercises/README.md)'
     for folder in $(printf '%s\n' exercises/"$1".*-* | sort -V); do
-        number=${folder##*/} number=${number%%-*}
         printf -- '- [%s](../%s/README.md) (%s min)\n' "$(sed -n '1s/^# //p' "$folder/README.md")" "$folder" "$(minutes "$folder")"
     done
     mapfile -t lab < <(faults "$1")
