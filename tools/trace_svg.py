@@ -172,10 +172,8 @@ def draw_arrows(picture, rank):
         y1, y2 = (y1 + ROW - 7, y2 + 1) if down else (y1 + 7, y2 + ROW - 1)
         x1, x2 = picture.x(arrow.begin), picture.x(arrow.end)
         middle = (y1 + y2) / 2
-        picture.add(f'<path d="M{x1:.1f} {y1} C{x1:.1f} {middle} {x2:.1f} {middle} {x2:.1f} {y2}" fill="none" stroke="#fff" '
-                    f'stroke-width="3.5" opacity="0.7"/>')
-        picture.add(f'<path d="M{x1:.1f} {y1} C{x1:.1f} {middle} {x2:.1f} {middle} {x2:.1f} {y2}" fill="none" stroke="#000" '
-                    f'stroke-width="1.4" marker-end="url(#head)"/>')
+        for style in ('stroke="#fff" stroke-width="3.5" opacity="0.7"', 'stroke="#000" stroke-width="1.4" marker-end="url(#head)"'):
+            picture.add(f'<path d="M{x1:.1f} {y1} C{x1:.1f} {middle} {x2:.1f} {middle} {x2:.1f} {y2}" fill="none" {style}/>')
 
 
 def tick_step(length):
@@ -227,22 +225,15 @@ def draw_steps(picture, ranks, boundaries):
 
 def draw_legend(picture, arrows):
     x, y = LEFT, picture.bottom + AXIS
-    for kind, (fill, _, text) in KINDS.items():
-        if kind not in picture.kinds:
-            continue
-        if picture.kinds[kind]:
-            text += f" ({', '.join(sorted(picture.kinds[kind]))})"
+    kinds = [(f"{text} ({', '.join(sorted(picture.kinds[kind]))})" if picture.kinds[kind] else text, fill)
+             for kind, (fill, _, text) in KINDS.items() if kind in picture.kinds]
+    for text, fill in kinds + [("a stream waited for an event", None)] * arrows:
         if x + 30 + measure(text, SIZE) > picture.width - RIGHT:
             x, y = LEFT, y + 26
-        picture.add(f'<rect x="{x:.1f}" y="{y - 13}" width="22" height="16" fill="{fill}"/>')
+        picture.add(f'<rect x="{x:.1f}" y="{y - 13}" width="22" height="16" fill="{fill}"/>' if fill else
+                    f'<path d="M{x:.1f} {y - 5}h20" stroke="#000" stroke-width="1.4" marker-end="url(#head)"/>')
         picture.text(x + 28, y, text)
         x += 28 + measure(text, SIZE) + 24
-    if arrows:
-        text = "a stream waited for an event"
-        if x + 30 + measure(text, SIZE) > picture.width - RIGHT:
-            x, y = LEFT, y + 26
-        picture.add(f'<path d="M{x:.1f} {y - 5}h20" stroke="#000" stroke-width="1.4" marker-end="url(#head)"/>')
-        picture.text(x + 28, y, text)
     return y + LEGEND - 20
 
 
