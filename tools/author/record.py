@@ -250,7 +250,8 @@ def main():
     for path in options.files or [os.path.join(ROOT, text) for text in texts() if not text.startswith("exercises/")]:
         name = os.path.relpath(path, ROOT)
         with open(path, encoding="utf-8") as file:
-            lines = file.read().split("\n")
+            text = file.read()
+        lines = text.split("\n")
         quotes, lost = quotes_of(lines)
         for number in lost:
             print(f"error: {name}:{number}: no commands before this output", file=sys.stderr)
@@ -291,12 +292,9 @@ def main():
             moved += len(new) - len(quoted)
         if not options.here:
             shutil.rmtree(folder)
-        if moved or not options.check:
-            with open(path, encoding="utf-8") as file:
-                old = file.read()
-            if "\n".join(lines) != old:
-                files.write(path, "\n".join(lines))
-                print(f"recorded {name}")
+        if "\n".join(lines) != text:
+            files.write(path, "\n".join(lines))
+            print(f"recorded {name}")
     print(f"{count} quotes, {problems} problems")
     return problems > 0
 

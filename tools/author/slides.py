@@ -74,8 +74,7 @@ class Slide:
 class Deck:
     def __init__(self, path):
         self.path, self.name = path, os.path.basename(path)[:-len(".md")]
-        with open(path, encoding="utf-8") as file:
-            text = filled(file.read(), self.refuse, "behind")
+        text = filled(drawing.read(path), self.refuse, "behind")
         front = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
         if not front:
             raise BadDeck(f"{path}: want settings between two lines of --- at the beginning")
@@ -130,8 +129,7 @@ def exercise_of(number):
     found = glob.glob(os.path.join(ROOT, "exercises", pattern, "README.md"))
     if not found:
         raise BadDeck(f"there is no exercise {number}")
-    with open(found[0], encoding="utf-8") as file:
-        text = file.read()
+    text = drawing.read(found[0])
     name = re.search(rf"^# {re.escape(number)} (.*)$", text, re.MULTILINE)
     return name[1], int(re.search(r"\*\*Time:\*\* (\d+) minutes", text)[1])
 
@@ -147,8 +145,7 @@ def place(kind, words):
 def drawn(path, word=None, table=None):
     """The picture in a file, or the one that this source draws (see drawing.py)."""
     if not path.endswith(".py"):
-        with open(path, encoding="utf-8") as file:
-            return file.read()
+        return drawing.read(path)
     svg = drawing.drawn(path, word, table)
     for fault in drawing.faults(svg):
         raise BadDeck(f"{os.path.relpath(path, ROOT)}: {fault}")
@@ -206,11 +203,7 @@ def build(wanted):
     source = os.path.join(OUT, "source")  # for Marp, which makes all decks of a folder
     shutil.rmtree(source, ignore_errors=True)
     files.make_folder(source)
-    with open(os.path.join(DECKS, "theme.css"), encoding="utf-8") as file:
-        theme = file.read()
-    files.write(os.path.join(source, "theme.css"), theme + font_faces())
-    with open(os.path.join(DECKS, "timer.js"), encoding="utf-8") as file:
-        timer = file.read()
+    files.write(os.path.join(source, "theme.css"), drawing.read("docs/slides/theme.css") + font_faces())
     built = [deck for deck in decks() if not wanted or deck.name[0] in wanted]
     if not built:
         raise BadDeck(f"there is no deck {' '.join(wanted)} in docs/slides")
@@ -230,11 +223,10 @@ def build(wanted):
             raise BadDeck(run.stderr.strip())
     for deck in built:
         page = os.path.join(OUT, deck.name + ".html")
-        with open(page, encoding="utf-8") as file:
-            text = file.read()
         # Marp shows the notes as they are, also the stars around the sentence to say first.
-        text = re.sub(r'(data-index="\d+" tabindex="0"><p>[\d.]+ minutes?\n)\*\*(.*?)\*\*\n', r"\1<strong>\2</strong>\n", text)
-        files.write(page, text.replace("</body>", f"<script>{timer}</script></body>"))
+        text = re.sub(r'(data-index="\d+" tabindex="0"><p>[\d.]+ minutes?\n)\*\*(.*?)\*\*\n', r"\1<strong>\2</strong>\n",
+                      drawing.read(page))
+        files.write(page, text.replace("</body>", f"<script>{drawing.read('docs/slides/timer.js')}</script></body>"))
         print(f"{os.path.relpath(page, ROOT)} and .pdf")
 
 
