@@ -37,7 +37,6 @@ $(BUILD)/tests/unit/test_pipeline: $(addprefix $(BUILD)/,08_pipeline/pipeline.o 
 # The linker takes no kernels from the archive, because it has those of the .cu files.
 $(CU_TESTS): %_cu: %.o $(patsubst %.cu,$(BUILD)/%_on_host.o,$(wildcard */kernels/*.cu)) $(COMMON_ARCHIVES)
 	$(QUIET)$(CC) $(ALL_CFLAGS) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIB_FLAGS) -lcmocka -lm -ldl
-$(filter %/test_kernels_cu,$(CU_TESTS)): $(BUILD)/tests/unit/splits_on_host.o
 $(BUILD)/%_on_host.o: %.cu tests/unit/host_cuda.h $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(QUIET)clang -x c++ -std=c++17 -include tests/unit/host_cuda.h -I. -Icpu_device/include -Wall -Wextra $(if $(WERROR),-Werror) -MMD -MP -O1 -c $< -o $@

@@ -46,36 +46,6 @@ extern "C" {
 enum { MOST_FOLDED = 1 << 18 };
 void fold(const double *lanes, size_t count, double *sums, size_t left, cudaStream_t stream);
 
-// A number by which a kernel divides. A GPU has no instruction for integer division: it takes about
-// 20 instructions, and 30 for 64 bits. With a factor and a shift that the host computes, it takes
-// three (Granlund and Montgomery, "Division by invariant integers using multiplication", 1994).
-struct divisor {
-    unsigned n, factor, shift;
-};
-
-static inline struct divisor divisor(size_t n) {
-    unsigned shift = 0;
-    while ((size_t)1 << shift < n)
-        shift++;
-    uint64_t rest = ((uint64_t)1 << shift) - n; // 2^shift is n + rest
-    return {(unsigned)n, (unsigned)((rest << 32) / n + 1), shift};
-}
-
-// Returns count, the number of elements of a kernel that divides their indices.
-static inline size_t counted(size_t count) {
-    if (count >> 31)
-        fail("a kernel for %zu numbers: it counts below 2^31; use a smaller batch", count);
-    return count;
-}
-
-// Divides i, which is below 2^31, by n. Returns the remainder, and leaves the quotient in i.
-__device__ static inline unsigned split(unsigned &i, struct divisor n) {
-    unsigned quotient = ((unsigned)((uint64_t)i * n.factor >> 32) + i) >> n.shift;
-    unsigned remainder = i - quotient * n.n;
-    i = quotient;
-    return remainder;
-}
-
 // Returns the sum of the values of a warp's threads to all of them, always in the same order.
 enum { WARP = 32 };
 static const unsigned ALL_THREADS = ~0u; // of a warp

@@ -4,6 +4,7 @@ extern "C" {
 #include "common/data/data.h"
 #include "common/device/spans.h"
 }
+#include "common/kernels/divisor.h"
 #include "common/kernels/formulas.h"
 
 __global__ static void gather_batch_kernel(struct dataset set, const uint32_t *order, size_t first,
@@ -11,8 +12,8 @@ __global__ static void gather_batch_kernel(struct dataset set, const uint32_t *o
                                            struct divisor channels) {
     size_t targets = set.targets;
     FOR_EACH (i, x ? rows * inputs.n : 0) {
-        unsigned row = i, input = split(row, inputs), pixel = input;
-        unsigned channel = split(pixel, channels);
+        unsigned row = i, input = split(&row, inputs), pixel = input;
+        unsigned channel = split(&pixel, channels);
         size_t sample = order ? order[first + row] : first + row;
         float scale = 1.f / (255.f * set.deviation[channel]);
         float shift = -set.mean[channel] / set.deviation[channel];
@@ -37,7 +38,7 @@ __global__ static void add_bias_kernel(float *y, const float *bias, size_t count
                                        struct divisor cols, int relu) {
     FOR_EACH (i, count) {
         unsigned row = i;
-        float sum = y[i] + bias[split(row, cols)];
+        float sum = y[i] + bias[split(&row, cols)];
         y[i] = relu && sum < 0.f ? 0.f : sum; // NaN stays NaN
     }
 }

@@ -1,8 +1,8 @@
 // The kernels, functions that run on the device: those of step 1 (zoo/kernels/ has others). The .cu
 // files of this folder are for a GPU, the files cpu_*.c for the CPU device. All pointers are device
 // memory, and all matrices are row-major and dense. A call queues the kernel on the stream and
-// returns. If the launch fails, it ends the program. On a GPU, so does a call of a kernel that
-// divides the indices of its elements, such as image_to_patches, with 2^31 or more elements.
+// returns. If the launch fails, it ends the program. So does a call of a kernel that divides the
+// indices of its elements, such as max_pool, with 2^31 or more elements.
 #pragma once
 #include "common/base/rng.h"
 #include "common/data/data.h"

@@ -4,6 +4,7 @@
 // builds for the host.
 #include "common/data/data.h"
 #include "common/device/device.h"
+#include "common/kernels/divisor.h"
 #include "common/kernels/kernels.h"
 #include "cpu_device/tests/arrays.h"
 #include "zoo/kernels/attention_kernels.h"
@@ -36,18 +37,20 @@ enum { LARGE = 700001 };
 #endif
 enum { MOST_ARRAYS = 4, MOST_CASES = 6, SETTINGS = 6 }; // of an elementwise kernel
 
-// Numbers beside the multiples of each divisor, where a wrong factor shows, up to the largest ones.
-// Only test_kernels_cu has the function, which is in splits.cu.
-int cu_splits(unsigned i, unsigned n) __attribute__((weak));
+static void check_split(unsigned i, unsigned n) {
+    unsigned quotient = i, remainder = split(&quotient, divisor(n));
+    assert_true(quotient == i / n && remainder == i % n);
+}
 
+// Numbers beside the multiples of each divisor, where a wrong factor shows, up to the largest ones.
 TEST(a_factor_and_a_shift_divide) {
-    for (unsigned n = 1; cu_splits && n < 1u << 31; n += n / 7 + 1)
+    for (unsigned n = 1; n < 1u << 31; n += n / 7 + 1)
         for (unsigned k = 0; k <= 1000; k++) {
             unsigned most = ((1u << 31) - 1) / n,
                      multiple = (unsigned)((uint64_t)most * k / 1000) * n;
-            assert_true(cu_splits(multiple, n));
-            assert_true(cu_splits(multiple ? multiple - 1 : 0, n));
-            assert_true(cu_splits((1u << 31) - 1 - k, n));
+            check_split(multiple, n);
+            check_split(multiple ? multiple - 1 : 0, n);
+            check_split((1u << 31) - 1 - k, n);
         }
 }
 

@@ -5,7 +5,7 @@
 
 // Returns a nearly normal number with mean 0 and deviation 1: the sum of four numbers that are
 // uniform in 0, ..., 65535, minus its mean, divided by its deviation, 65536 / sqrt(3).
-RNG_FUNCTION float rng_normal(uint64_t seed, uint64_t index) {
+HOST_DEVICE_FUNCTION float rng_normal(uint64_t seed, uint64_t index) {
     uint64_t bits = rng_bits(seed, index);
     int sum = (int)((bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48));
     return (float)(sum - 2 * 65535) * 2.6428996e-5f;
@@ -28,7 +28,7 @@ struct numbers {
     uint64_t begin, width, pitch; // width 0: the array is not a part of a larger one
 };
 
-RNG_FUNCTION uint64_t rng_number(struct numbers n, uint64_t i) {
+HOST_DEVICE_FUNCTION uint64_t rng_number(struct numbers n, uint64_t i) {
     return n.width ? n.first + (n.begin + i) / n.width * n.pitch + (n.begin + i) % n.width
                    : n.first + i;
 }

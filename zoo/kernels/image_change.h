@@ -1,4 +1,4 @@
-// How the random numbers of augment_images become shifts, for both versions of the kernel.
+// How the random numbers of augment_images become shifts, for the kernel and its test.
 #pragma once
 #include "common/base/rng.h"
 #include "zoo/kernels/image_kernels.h"
@@ -8,13 +8,13 @@ struct image_change {
 };
 
 // Returns a number from -most to most. bits is uniform in 0, ..., 2^24 - 1.
-RNG_FUNCTION int shift_of(uint64_t bits, int most) {
+HOST_DEVICE_FUNCTION int shift_of(uint64_t bits, int most) {
     return (int)(bits * (2 * (uint64_t)most + 1) >> 24) - most;
 }
 
 // Returns the change of the image with this index.
-RNG_FUNCTION struct image_change image_change(const struct augmentation *a, uint64_t seed,
-                                              uint64_t index) {
+HOST_DEVICE_FUNCTION struct image_change image_change(const struct augmentation *a, uint64_t seed,
+                                                      uint64_t index) {
     uint64_t bits = rng_bits(seed, index), mask = (1 << 24) - 1;
     struct image_change change = {shift_of(bits & mask, a->most_shift),
                                   shift_of(bits >> 24 & mask, a->most_shift),

@@ -1,0 +1,165 @@
+// The kernels of images that handle each element alone, once for both devices, as
+// common/kernels/formulas.h explains.
+#pragma once
+#include "common/kernels/divisor.h"
+#include "zoo/kernels/image_change.h"
+#include <math.h>
+
+// The sizes of windows, as kernels divide by them. A row of a window is one piece of memory, of the
+// image and of the patches.
+struct window_sizes {
+    struct windows w;
+    struct divisor window_row, size, stride, width, height; // of windows
+    struct divisor channels, image_width, image_height;
+};
+
+static inline struct window_sizes sizes_of(const struct windows *w) {
+    struct window_sizes s = {*w,
+                             divisor((size_t)w->size * w->in.channels),
+                             divisor(w->size),
+                             divisor(w->stride),
+                             divisor(w->width),
+                             divisor(w->height),
+                             divisor(w->in.channels),
+                             divisor(w->in.width),
+                             divisor(w->in.height)};
+    return s;
+}
+
+static inline size_t count_windows(const struct windows *w, int images) {
+    return (size_t)images * w->height * w->width;
+}
+
+// Returns the index of the largest value of a window of a channel. i: the index of the output.
+DEVICE_FUNCTION size_t find_largest(const float *x, unsigned i, const struct window_sizes *s) {
+    unsigned channels = s->channels.n, width = s->image_width.n, size = s->size.n;
+    unsigned image = i, c = split(&image, s->channels);
+    unsigned column = split(&image, s->width) * s->stride.n;
+    unsigned row = split(&image, s->height) * s->stride.n;
+    size_t first = (((size_t)image * s->image_height.n + row) * width + column) * channels + c;
+    size_t best = first;
+    float largest = x[first];
+    for (unsigned ky = 0; ky < size; ky++)
+        for (unsigned kx = 0; kx < size; kx++) {
+            size_t other = first + (ky * width + kx) * channels;
+            if (!(x[other] <= largest) && !isnan(largest)) { // also true for a first NaN
+                best = other;
+                largest = x[other];
+            }
+        }
+    return best;
+}
+
+struct max_pool {
+    const float *x;
+    float *y;
+    struct window_sizes s;
+};
+
+FORMULA(max_pool) {
+    a.y[i] = a.x[find_largest(a.x, i, &a.s)];
+}
+
+void max_pool(const float *x, float *y, int images, const struct windows *w, cudaStream_t stream) {
+    size_t count = counted(count_windows(w, images) * w->in.channels);
+    struct max_pool a = {READS(x, (size_t)images * shape_size(w->in)), WRITES(y, count),
+                         sizes_of(w)};
+    COMPUTES(count * (59 + 27. * w->size * w->size));
+    LAUNCH_FORMULA(max_pool, a, count, stream);
+}
+
+struct max_pool_backward {
+    const float *x, *dy;
+    float *dx;
+    struct window_sizes s;
+};
+
+FORMULA(max_pool_backward) {
+    a.dx[find_largest(a.x, i, &a.s)] = a.dy[i];
+}
+
+void max_pool_backward(const float *x, const float *dy, float *dx, int images,
+                       const struct windows *w, cudaStream_t stream) {
+    size_t inputs = (size_t)images * shape_size(w->in);
+    size_t count = counted(count_windows(w, images) * w->in.channels);
+    fill(dx, inputs, 0, stream);
+    struct max_pool_backward a = {READS(x, inputs), READS(dy, count), WRITES(dx, inputs),
+                                  sizes_of(w)};
+    COMPUTES(count * (59 + 27. * w->size * w->size));
+    LAUNCH_FORMULA(max_pool_backward, a, count, stream);
+}
+
+struct mean_pool {
+    const float *x;
+    float *y;
+    size_t pixels;
+    struct divisor channels;
+};
+
+FORMULA(mean_pool) {
+    unsigned image = i, c = split(&image, a.channels);
+    float sum = 0.f;
+    for (size_t p = 0; p < a.pixels; p++)
+        sum += a.x[(image * a.pixels + p) * a.channels.n + c];
+    a.y[i] = sum / a.pixels;
+}
+
+void mean_pool(const float *x, float *y, int images, struct shape in, cudaStream_t stream) {
+    size_t pixels = (size_t)in.height * in.width, channels = in.channels;
+    size_t count = counted((size_t)images * channels);
+    struct mean_pool a = {READS(x, count * pixels), WRITES(y, count), pixels, divisor(channels)};
+    COMPUTES(count * (85 + 6. * pixels));
+    LAUNCH_FORMULA(mean_pool, a, count, stream);
+}
+
+struct mean_pool_backward {
+    const float *dy;
+    float *dx;
+    struct divisor pixels, channels;
+};
+
+FORMULA(mean_pool_backward) {
+    unsigned image = i, c = split(&image, a.channels);
+    split(&image, a.pixels);
+    a.dx[i] = a.dy[(size_t)image * a.channels.n + c] / a.pixels.n;
+}
+
+void mean_pool_backward(const float *dy, float *dx, int images, struct shape in,
+                        cudaStream_t stream) {
+    size_t pixels = (size_t)in.height * in.width, channels = in.channels;
+    size_t count = counted((size_t)images * pixels * channels);
+    struct mean_pool_backward a = {READS(dy, (size_t)images * channels), WRITES(dx, count),
+                                   divisor(pixels), divisor(channels)};
+    COMPUTES(34. * count);
+    LAUNCH_FORMULA(mean_pool_backward, a, count, stream);
+}
+
+struct augment_images {
+    const float *x;
+    float *y;
+    struct augmentation a;
+    uint64_t seed, first;
+    struct divisor channels, width, height;
+};
+
+FORMULA(augment_images) {
+    struct augmentation own = a.a; // a.a.black[c] would put all of a on the stack of a GPU thread
+    unsigned image = i, c = split(&image, a.channels);
+    int column = split(&image, a.width), row = split(&image, a.height);
+    struct image_change change = image_change(&own, a.seed, a.first + image);
+    column = (change.mirrored ? own.in.width - 1 - column : column) + change.shift_x;
+    row += change.shift_y;
+    int inside = row >= 0 && row < own.in.height && column >= 0 && column < own.in.width;
+    size_t from = ((size_t)image * a.height.n + row) * a.width.n + column;
+    a.y[i] = inside ? a.x[from * a.channels.n + c] : own.black[c];
+}
+
+void augment_images(const float *x, float *y, int images, const struct augmentation *a,
+                    uint64_t seed, uint64_t first, cudaStream_t stream) {
+    size_t count = counted((size_t)images * shape_size(a->in));
+    struct augment_images k = {
+        READS(x, count),      WRITES(y, count),     *a, seed, first, divisor(a->in.channels),
+        divisor(a->in.width), divisor(a->in.height)};
+    COMPUTES(113. * count);
+    LAUNCH_FORMULA(augment_images, k, count, stream);
+}
