@@ -46,9 +46,10 @@ extern "C" {
 enum { MOST_FOLDED = 1 << 18 };
 void fold(const double *lanes, size_t count, double *sums, size_t left, cudaStream_t stream);
 
-// Returns the sum of the values of a warp's threads to all of them, always in the same order.
-enum { WARP = 32 };
+enum { WARP = 32, BLOCK_THREADS = 256 };
 static const unsigned ALL_THREADS = ~0u; // of a warp
+
+// Returns the sum of the values of a warp's threads to all of them, always in the same order.
 template <class T> __device__ static inline T sum_of_warp(T value) {
     for (int distance = WARP / 2; distance > 0; distance /= 2)
         value += __shfl_xor_sync(ALL_THREADS, value, distance);
@@ -70,4 +71,3 @@ __device__ static inline float reciprocal(float x) {
 #endif
 
 static const float LOG2_E = 1.44269504f;
-enum { BLOCK_THREADS = 256 };
