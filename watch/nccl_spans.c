@@ -5,12 +5,9 @@
 static double bytes_of(size_t count, ncclDataType_t type) {
     switch (type) {
     case ncclDouble:
-    case ncclInt64:
-    case ncclUint64:
         return 8.0 * count;
     case ncclFloat:
-    case ncclInt32:
-    case ncclUint32:
+    case ncclInt:
         return 4.0 * count;
     default: // step 7 sends its bfloat16 as bytes
         return count;

@@ -9,7 +9,6 @@
 #include "cpu_device/tests/arrays.h"
 #include "zoo/kernels/attention_kernels.h"
 #include "zoo/kernels/element_kernels.h"
-#include "zoo/kernels/image_change.h"
 #include "zoo/kernels/image_kernels.h"
 #include <zlib.h>
 

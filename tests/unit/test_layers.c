@@ -413,9 +413,9 @@ static void append_word(struct model *m, const char *word, const double *n) {
     WORD("shortcut", begin_shortcut(m))
     WORD(")residual", end_residual(m))
     WORD("sublayer(", begin_sublayer(m))
-    WORD(")sublayer", end_sublayer(m))
+    WORD(")sublayer", end_inner(m))
     WORD("block(", begin_block(m))
-    WORD(")block", end_block(m))
+    WORD(")block", end_inner(m))
     fail_msg("no layer: %s", word);
 }
 

@@ -1,28 +1,11 @@
 #include "zoo/data/sources.h"
 #include <stdio.h>
-#include <stdlib.h>
 
 #define TARGET "make data SET=cifar10"
 #define AGAIN "delete the file and run " TARGET
 
 enum { SIDE = 32, PIXELS = SIDE * SIDE, CHANNELS = 3, VALUES = PIXELS * CHANNELS };
 enum { TRAINING_FILES = 5, MOST_RECORDS = 10000, HIGHEST_LABEL = 9 };
-
-// Makes room for another image, and for up to 999 after it.
-static int grow(struct dataset *set, const char *path, char why[WHY_SIZE]) {
-    enum { MORE = 1000 };
-    if (set->count % MORE)
-        return 0;
-    uint8_t *values = realloc(set->values, (set->count + MORE) * VALUES);
-    if (values)
-        set->values = values;
-    uint8_t *labels = realloc(set->labels, set->count + MORE);
-    if (labels)
-        set->labels = labels;
-    if (!values || !labels)
-        return refuse(why, "%s: no memory for %zu images", path, set->count + MORE);
-    return 0;
-}
 
 // Appends the image of a record, and stores its three planes pixel by pixel.
 static void append(struct dataset *set, const uint8_t record[1 + VALUES]) {
@@ -48,8 +31,6 @@ static int read_records(struct dataset *set, gzFile file, const char *path, char
             return refuse(why, "%s: goes on after %d records; " AGAIN, path, i);
         if (record[0] > HIGHEST_LABEL)
             return refuse(why, "%s: label %d is %u, above 9; " AGAIN, path, i, record[0]);
-        if (grow(set, path, why))
-            return -1;
         append(set, record);
     }
 }
@@ -71,9 +52,13 @@ static const char *file_name(int i, char name[32]) {
 }
 
 static int read_split(struct dataset *set, const char *folder, int test, char why[WHY_SIZE]) {
+    int files = test ? 1 : TRAINING_FILES;
     size_t first = 0;
     char name[32];
-    for (int i = 0; i < (test ? 1 : TRAINING_FILES); i++) {
+    if (data_allocate(set, (size_t)files * MOST_RECORDS, (struct shape){SIDE, SIDE, CHANNELS}, why))
+        return -1;
+    set->count = 0; // so far; memory that no image fills costs nothing
+    for (int i = 0; i < files; i++) {
         size_t before = set->count;
         if (read_file(set, folder, file_name(test ? TRAINING_FILES : i, name), why))
             return -1;
@@ -83,7 +68,6 @@ static int read_split(struct dataset *set, const char *folder, int test, char wh
             return refuse(why, "%s/%s: has %zu images, but data_batch_1.bin has %zu; " AGAIN,
                           folder, name, set->count - before, first);
     }
-    set->shape = (struct shape){SIDE, SIDE, CHANNELS};
     return 0;
 }
 

@@ -2,7 +2,7 @@
 // common/kernels/formulas.h explains.
 #pragma once
 #include "common/kernels/divisor.h"
-#include "zoo/kernels/image_change.h"
+#include "zoo/kernels/image_kernels.h"
 #include <math.h>
 
 // The sizes of windows, as kernels divide by them. A row of a window is one piece of memory, of the

@@ -19,7 +19,3 @@ const struct layer_kind block = {"block", inner_initialise, block_forward, block
 void begin_block(struct model *m) {
     begin_inner(m, &block);
 }
-
-void end_block(struct model *m) {
-    end_inner(m);
-}

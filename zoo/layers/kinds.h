@@ -142,10 +142,9 @@ extern const struct layer_kind attention;
 void append_attention(struct model *m, int heads, float dropout);
 
 // Layers in a row that count as one layer of the model: those appended between begin_block and
-// end_block. Steps that gather, recompute or place layers treat it as one.
+// end_inner (zoo/layers/inner.h). Steps that gather, recompute or place layers treat it as one.
 extern const struct layer_kind block;
 void begin_block(struct model *m);
-void end_block(struct model *m);
 
 // A residual block (He et al., "Deep residual learning for image recognition", 2016):
 // y = max(body(x) + shortcut(x), 0). Both are lists of layers. An empty shortcut is x itself. The
@@ -157,9 +156,8 @@ void begin_shortcut(struct model *m);
 void end_residual(struct model *m);
 
 // A sublayer of a transformer: y = x + body(x). The body begins with a layer normalisation, and the
-// layers appended up to end_sublayer follow it. The arrays between its layers are values
+// layers appended up to end_inner follow it. The arrays between its layers are values
 // (zoo/layers/inner.h). None of its layers may overwrite dy, and the last one may not read its own
 // outputs in backward, because they are not kept.
 extern const struct layer_kind sublayer;
 void begin_sublayer(struct model *m);
-void end_sublayer(struct model *m);

@@ -53,7 +53,3 @@ void begin_sublayer(struct model *m) {
     begin_inner(m, &sublayer);
     append_layer_norm(m);
 }
-
-void end_sublayer(struct model *m) {
-    end_inner(m);
-}

@@ -1,5 +1,6 @@
 #include "common/training/training_options.h"
 #include "zoo/data/sources.h"
+#include "zoo/layers/inner.h"
 #include "zoo/layers/kinds.h"
 #include "zoo/models/models.h"
 #include "zoo/zoo_options.h"
@@ -29,14 +30,14 @@ static void append_block(struct model *m, const struct gpt_size *size, double dr
     append_attention(m, size->heads, (float)dropout);
     append_biased(m, size->width, before_sum);
     add_dropout(m, dropout);
-    end_sublayer(m);
+    end_inner(m);
     begin_sublayer(m);
     append_linear(m, 4 * size->width, deviation);
     append_gelu(m); // with the bias of the linear layer
     append_biased(m, size->width, before_sum);
     add_dropout(m, dropout);
-    end_sublayer(m);
-    end_block(m);
+    end_inner(m);
+    end_inner(m);
 }
 
 static int build(struct model *m, const struct training_options *options, const struct dataset *set,
@@ -59,7 +60,7 @@ static int build(struct model *m, const struct training_options *options, const 
     append_layer_norm(m);
     begin_block(m);
     append_biased(m, set->classes, deviation);
-    end_block(m);
+    end_inner(m);
     if (dropout > 0)
         snprintf(m->settings, sizeof m->settings, ", dropout %g", dropout);
     return 0;
