@@ -239,8 +239,8 @@ shm_size=${shm_size:-0} shm_free=${shm_free:-0}
 
 # The interfaces that are up, and the one that NCCL uses: the first one named ib..., or else the first one that is neither a
 # loopback nor virtual.
-names=$(for name in "$net"/*; do
-    [ "$(cat "$name/operstate")" = down ] || echo "$(cat "$name/ifindex") ${name##*/}"
+names=$(for name in "$net"/*/; do # bonding_masters is a plain file there
+    [ "$(cat "$name/operstate")" = down ] || echo "$(cat "$name/ifindex") $(basename "$name")"
 done | sort -n | cut -d' ' -f2 | paste -sd' ')
 name=$(tr ' ' '\n' <<<"$names" | awk '{ rank = /^ib/ ? 1 : !/^(lo|docker|virbr)/ ? 2 : !/^lo/ ? 3 : 4 } !best || rank < best { best = rank; name = $1 } END { print name }')
 taken="of the interfaces $names, NCCL uses $name"

@@ -161,7 +161,7 @@ END
 
 @test "the job and the network interface that NCCL will use are named, and wrong addresses are reported" {
     each_finding <<'END'
-interfaces lo docker0 @@ WARN network @ NCCL uses docker0 @ NCCL_SOCKET_IFNAME
+interfaces lo docker0; echo >net/bonding_masters @@ WARN network @ of the interfaces lo docker0, NCCL uses docker0 @ NCCL_SOCKET_IFNAME
 interfaces lo docker0 ens3; echo down >net/ens3/operstate @ NCCL_SOCKET_IFNAME=ens3 @ PASS network @ NCCL uses that of NCCL_SOCKET_IFNAME=ens3
 interfaces lo @ SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 @ FAIL network @ NCCL uses lo @ slurm/site.sh
 @@ - several nodes @ nothing, until
