@@ -3,8 +3,8 @@
 // lane / 4 and column is lane % 4, where lane is the number of the thread in its warp. A word is a
 // float in TF32, or two bfloat16 with the one of the lower index in the lower half:
 //   c, 16 x 8 floats: a thread has c(row, 2 column), c(row, 2 column + 1), and the same of row + 8
-//   a, 16 x 8 words:  a(row, column), a(row + 8, column), a(row, column + 4), a(row + 8, column +
-//   4) b, 8 words x 8:   b(column, row), b(column + 4, row)
+//   a, 16 x 8 words: a(row, column), a(row + 8, column), and the same of column + 4
+//   b, 8 words x 8: b(column, row), b(column + 4, row)
 #pragma once
 #include <stdint.h>
 
