@@ -95,10 +95,10 @@ same_weights() { # NAME
         echo "$output"
     }
     check
-    [ "$status" != 0 ] && [[ $output == *'is checked in a job'*'wrong  with 2 ranks'*'Exercise 2.1 is not solved yet'* ]]
+    [[ $status != 0 && $output == *'is checked in a job'*'wrong  with 2 ranks'*'Exercise 2.1 is not solved yet'* ]]
     cp 02_multigpu_fork/train.c work/2.1
     check
-    [ "$status" = 0 ] && [[ $output == *'Exercise 2.1 is solved.'* ]]
+    [[ $status = 0 && $output == *'Exercise 2.1 is solved.'* ]]
     rm -r work
 }
 

@@ -141,7 +141,7 @@ END
     change 's/100/200/'
     run --separate-stderr make diff12
     [ "$status" = 0 ]
-    [ -n "$output" ] && [ "$output" = "$("$diff_steps" 1 2)" ]
+    [[ $output && $output == "$("$diff_steps" 1 2)" ]]
     for pair in 35 56 13; do
         fails 2 "There is no diff$pair: the steps are step1 step2 " make diff$pair
     done
