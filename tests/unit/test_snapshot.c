@@ -11,6 +11,8 @@
 #include <float.h>
 #include <limits.h>
 #include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -603,9 +605,14 @@ TEST(without_locks_a_run_goes_on) {
     lock_error = 0;
 }
 
-// Many file systems report a full disk or quota only when the bytes must go to the disk.
+// Many file systems report a full disk or quota only when the bytes must go to the disk, and others
+// when they are written.
 TEST(disk_full) {
     char why[WHY_SIZE] = "";
+    struct rlimit before, full;
+    getrlimit(RLIMIT_FSIZE, &before);
+    full = (struct rlimit){100, before.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
     for (int form = 0; form < FORMS; form++) {
         save_epoch(2, forms[form]);
         struct snapshot *all = whole(3);
@@ -613,6 +620,9 @@ TEST(disk_full) {
         is_refusal(save_cut(all, forms[form], why), why, path, "No space left on device");
         is_refusal(snapshot_commit(path, all, &four, why), why, path, "No space left on device");
         synced.error = 0;
+        setrlimit(RLIMIT_FSIZE, &full);
+        is_refusal(save_cut(all, forms[form], why), why, path, "File too large");
+        setrlimit(RLIMIT_FSIZE, &before);
         free(all);
         assert_true(is_epoch(2));
         assert_int_equal(files(), forms[form]->shards + 1);
