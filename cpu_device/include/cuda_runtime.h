@@ -1,7 +1,6 @@
 // The CUDA runtime API of the CPU device, for machines without a GPU. It has the functions that the
-// course uses, with NVIDIA's names, values and behaviour. A program that
-// compiles with this header compiles with NVIDIA's, too. The comments describe only differences
-// from the CUDA manual.
+// course uses, with NVIDIA's names, values and behaviour. A program that compiles with this header
+// compiles with NVIDIA's, too. The comments describe only differences from the CUDA manual.
 #pragma once
 #include <stddef.h>
 

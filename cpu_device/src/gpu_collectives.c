@@ -44,8 +44,8 @@ static const double NVLS_STEP = 1.5;   // the latency of a step between nodes, r
 static const double RAMP_BYTES = 2.3e6;
 static const double NVLS_RAMP_RATE = 187e9; // the rate of the ramp of NVLS, at most
 
-// Sends between nodes: their share of the network's
-// rate, and the time that the network interface needs for each message.
+// Sends between nodes: their share of the network's rate, and the time that the network interface
+// needs for each message.
 static const double SEND_SHARE = 0.8, SEND_MESSAGE = 3e-6;
 // NCCL moves this many bytes of a message inside a node over few channels, which together reach the
 // rate pair, and the rest over more.
