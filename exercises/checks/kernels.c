@@ -1,6 +1,6 @@
-// Compares the attendee's kernels with their formulas: "kernels loss", "kernels sgd", "kernels mask"
-// and "kernels running". At the first difference, it prints what it found and what that means, and
-// exits with 1.
+// Compares the attendee's kernels with their formulas: "kernels loss", "kernels sgd", "kernels
+// mask" and "kernels running". At the first difference, it prints what it found and what that
+// means, and exits with 1.
 #include "common/kernels/kernels.h"
 #include "common/base/rng.h"
 #include "common/device/device.h"
