@@ -155,6 +155,7 @@ static void wait_for_connections(int rank) {
                  : ncclRecv(y, 10, ncclFloat, 0, comm, stream));
     ncclResult_t result;
     if (rank == 0) {
+        barrier(2); // both ranks begin to wait at about the same time
         OK(ncclGroupStart());
         OK(ncclSend(x, 10, ncclFloat, 1, comm, stream));
         if (!merges) {
@@ -165,6 +166,7 @@ static void wait_for_connections(int rank) {
         result = ncclGroupEnd();
     } else {
         OK(ncclRecv(y, 10, ncclFloat, 0, comm, stream));
+        barrier(2);
         OK(cpu_launch(stream, run_nothing, "", 1));
         result = ncclSend(y, 20, ncclFloat, 0, comm, stream);
     }
