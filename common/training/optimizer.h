@@ -18,6 +18,7 @@ struct optimizer {
     const char *name;
     int state_per_parameter; // floats that it stores for each parameter
     int counts_steps;        // an update depends on the number of the step
+    int decoupled;           // the weights decay apart from the gradients
     // Updates the parameters first, ..., first + count - 1 of those to which the arrays belong.
     void (*update)(const struct optimizer *optimizer, double lr, double weight_decay,
                    struct update arrays, size_t first, size_t count, long step,

@@ -18,13 +18,11 @@ static void update_by_nesterov(const struct optimizer *o, double lr, double weig
                   o->momentum, weight_decay, stream);
 }
 
-// AdamW decays the weights apart from the gradients.
 static void update_by_adam(const struct optimizer *o, double lr, double weight_decay,
                            struct update a, size_t first, size_t count, long step,
                            cudaStream_t stream) {
-    int decoupled = !strcmp(o->name, adamw.name);
     adam_step(a.parameters + first, a.gradients + first, a.state + first, a.state + a.size + first,
-              count, lr, weight_decay, decoupled, o->beta1, o->beta2, o->epsilon, step, stream);
+              count, lr, weight_decay, o->decoupled, o->beta1, o->beta2, o->epsilon, step, stream);
 }
 
 static void update_by_adadelta(const struct optimizer *o, double lr, double weight_decay,
@@ -39,7 +37,7 @@ static void update_by_adadelta(const struct optimizer *o, double lr, double weig
     .state_per_parameter = 2, .counts_steps = 1, .lr = 0.001, .beta1 = 0.9, .beta2 = 0.999,        \
     .epsilon = 1e-8, .update = update_by_adam
 const struct optimizer adam = {.name = "adam", ADAM};
-const struct optimizer adamw = {.name = "adamw", ADAM};
+const struct optimizer adamw = {.name = "adamw", ADAM, .decoupled = 1};
 const struct optimizer adadelta = {.name = "adadelta",
                                    .state_per_parameter = 2,
                                    .lr = 1,
