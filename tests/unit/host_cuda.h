@@ -64,11 +64,6 @@ template <class T> static T __shfl_sync(unsigned, T value, unsigned lane) {
     return host_exchange(value, threadIdx.x / 32 * 32 + lane);
 }
 
-template <class T> static T __shfl_down_sync(unsigned, T value, unsigned distance) {
-    unsigned own = threadIdx.y * blockDim.x + threadIdx.x, from = own + distance;
-    return host_exchange(value, own % 32 + distance < 32 ? from : own);
-}
-
 template <class T> static T __shfl_xor_sync(unsigned, T value, unsigned lanes) {
     return host_exchange(value, (threadIdx.y * blockDim.x + threadIdx.x) ^ lanes);
 }
@@ -80,15 +75,9 @@ static inline unsigned __ballot_sync(unsigned, int predicate) {
     return found;
 }
 
-// nvcc's fast functions.
 #define __popc __builtin_popcount
-#define __expf expf
-#define __logf logf
-#define __fdividef(x, y) ((x) / (y))
-#define __ldg(pointer) (*(pointer))
-static inline float rsqrtf(float x) {
-    return 1 / sqrtf(x);
-}
+#define power_of_2 exp2f // and the next one: common/kernels/gpu_launch.h
+#define reciprocal(x) (1 / (x))
 static inline float __uint_as_float(unsigned bits) {
     float x;
     memcpy(&x, &bits, sizeof x);
@@ -105,8 +94,6 @@ static inline unsigned tf32_of(float x) {
     return isfinite(x) ? (__float_as_uint(x) + 0x1000) & ~0x1fffu : __float_as_uint(x);
 }
 
-#define power_of_2 exp2f
-#define reciprocal(x) (1 / (x))
 #define bfloat16_pair(low, high) (bfloat16_of(low) | (unsigned)bfloat16_of(high) << 16)
 
 template <class T> static void read_words(unsigned *b, const T *rows, unsigned pitch) {
