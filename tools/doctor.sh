@@ -339,7 +339,7 @@ WARN         | locked memory | [ "$adapters" ] && below "$locked" 1048576 \
     | at most $(megabytes "$locked"), which is too little for InfiniBand ($adapters) \
     | run ulimit -l unlimited before sbatch; if that is refused, ask the administrators (memlock)
 PASS         | locked memory | [ "$adapters" ] | enough for InfiniBand ($adapters)
-FAIL         | network       | [ -z "$names" ] | no interface has an address \
+FAIL         | network       | [ -z "$names" ] | no interface is up \
     | start at least the loopback interface: ip link set lo up
 PASS         | network       | [ "${NCCL_SOCKET_IFNAME:-}" ] | of the interfaces $names, NCCL uses that of NCCL_SOCKET_IFNAME=$NCCL_SOCKET_IFNAME
 FAIL         | network       | [ "$name" = lo ] && [ "$nodes" -gt 1 ] | $taken, which does not connect the nodes \
