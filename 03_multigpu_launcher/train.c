@@ -88,7 +88,7 @@ static void load(struct trainer *t) {
                     t->world, fit, fit + t->world);
     if (model_build(&t->model, &opt, &t->train, why))
         wrong_usage("%s", why);
-    if (optimizer_build(&t->optimizer, &opt, &t->model, t->train.count, why))
+    if (optimizer_build(&t->optimizer, &opt, t->train.count, why))
         wrong_usage("%s", why);
     if (!opt.snapshot)
         return;

@@ -28,8 +28,3 @@ void shard_initialise(const struct sharding *s, int number, const struct model *
                 l->kind->initialise(l, parameters + at.index, done, count, seed, stream);
         }
 }
-
-void optimize_shard(struct optimizer *o, const struct sharding *s, int number) {
-    o->sharding = s;
-    o->shard = number;
-}

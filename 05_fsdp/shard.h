@@ -1,8 +1,7 @@
-// What a rank does with its shard of a model (zoo/snapshots/sharding.h): its initial values and its
-// update. zoo/snapshots/shards.h saves and loads it.
+// What a rank does with its shard of a model (zoo/snapshots/sharding.h): its initial values.
+// zoo/snapshots/shards.h saves and loads it.
 #pragma once
 #include "common/models/model.h"
-#include "common/training/optimizer.h"
 #include "zoo/snapshots/shards.h"
 
 // Appends a unit of this size, or makes the last one larger if that is the same. Size 0: nothing.
@@ -12,6 +11,3 @@ void add_unit(struct sharding *sharding, size_t parameters, struct division divi
 // these places. Padding becomes 0.
 void shard_initialise(const struct sharding *sharding, int number, const struct model *model,
                       float *parameters, uint64_t seed, cudaStream_t stream);
-
-// Lets an optimizer update the parameters of one shard.
-void optimize_shard(struct optimizer *optimizer, const struct sharding *sharding, int number);

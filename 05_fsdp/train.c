@@ -89,10 +89,9 @@ static void load(struct trainer *t) {
                     t->world, fit, fit + t->world);
     if (model_build(&t->model, &opt, &t->train, why))
         wrong_usage("%s", why);
-    if (optimizer_build(&t->optimizer, &opt, &t->model, t->train.count, why))
+    if (optimizer_build(&t->optimizer, &opt, t->train.count, why))
         wrong_usage("%s", why);
     fsdp_build(&t->fsdp, &t->model, t->rank, t->world, step_opt.prefetch);
-    optimize_shard(&t->optimizer, &t->fsdp.sharding, t->rank);
     if (!opt.snapshot)
         return;
     t->snapshot = snapshot_of_run(t->model.shape, &t->optimizer, &t->train, t->fsdp.count, tables);

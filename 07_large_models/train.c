@@ -113,14 +113,13 @@ static void load(struct trainer *t) {
                     PLURAL(step_opt.accumulate), fit, fit + parts);
     if (model_build(&t->model, &opt, &t->train, why))
         wrong_usage("%s", why);
-    if (optimizer_build(&t->optimizer, &opt, &t->model, t->train.count, why))
+    if (optimizer_build(&t->optimizer, &opt, t->train.count, why))
         wrong_usage("%s", why);
     t->fsdp = (struct fsdp){.strategy = step_opt.strategy,
                             .precision = step_opt.precision,
                             .micro_steps = step_opt.accumulate,
                             .prefetch = step_opt.prefetch};
     units_build(&t->fsdp, &t->model, &t->place, step_opt.unit_bytes);
-    optimize_shard(&t->optimizer, &t->fsdp.sharding, t->fsdp.shard);
     if (!opt.snapshot)
         return;
     t->snapshot = snapshot_of_run(t->model.shape, &t->optimizer, &t->train, t->fsdp.count, tables);

@@ -83,12 +83,11 @@ static void load(struct trainer *t) {
         fail("%s", why);
     if (model_build(&t->whole, &opt, &t->train, why))
         wrong_usage("%s", why);
-    if (optimizer_build(&t->optimizer, &opt, &t->whole, t->train.count, why))
+    if (optimizer_build(&t->optimizer, &opt, t->train.count, why))
         wrong_usage("%s", why);
     t->pipeline = (struct pipeline){.all = &t->whole, .parts = 1};
     pipeline_build(&t->pipeline, &t->model, &t->place, opt.batch);
     t->rows = t->pipeline.rows;
-    optimize_shard(&t->optimizer, &t->pipeline.sharding, t->pipeline.shard);
     if (!opt.snapshot)
         return;
     t->snapshot =

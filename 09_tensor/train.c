@@ -90,13 +90,12 @@ static void load(struct trainer *t) {
     tensor_build(&t->tensor, &t->place);
     if (build_part(&t->part, &t->whole, &t->tensor.parts, &opt, &t->train, why))
         wrong_usage("--tensor %d: %s", t->tensor.parts.count, why);
-    if (optimizer_build(&t->optimizer, &opt, &t->whole, t->train.count, why))
+    if (optimizer_build(&t->optimizer, &opt, t->train.count, why))
         wrong_usage("%s", why);
     t->pipeline = (struct pipeline){
         .all = &t->part, .parts = t->tensor.parts.count, .shard_layer = shard_layer};
     pipeline_build(&t->pipeline, &t->model, &t->place, opt.batch);
     t->rows = t->pipeline.rows;
-    optimize_shard(&t->optimizer, &t->pipeline.sharding, t->pipeline.shard);
     if (!opt.snapshot)
         return;
     t->snapshot =

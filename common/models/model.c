@@ -79,11 +79,6 @@ void layer_appended(struct model *m, struct layer *l) {
         m->divide(m, l);
 }
 
-void exempt_from_decay(struct model *m, struct layer *l, size_t vectors) {
-    l->vectors = vectors;
-    m->vectors += vectors;
-}
-
 void open_pass(struct pass *pass, cudaStream_t stream, int tf32) {
     pass->stream = stream;
     CUBLAS_CHECK(cublasCreate(&pass->blas));

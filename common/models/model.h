@@ -31,7 +31,6 @@ struct layer {
     int inputs, outputs;      // floats per sample
     int workspace;            // floats per sample behind the outputs, for the layer's use (often 0)
     size_t first, parameters; // its slice of the flat array, in elements; may be empty
-    size_t vectors;           // the last of them, such as biases, that weight decay leaves alone
     int dx_unused;            // 1: nothing reads dx, so backward need not compute it
     double flops;             // of the matrix products of forward, for one sample
     struct parts *parts;      // for divide_layer, NULL: the layer is whole
@@ -89,7 +88,6 @@ struct model {
     int too_large;        // 1: a layer has more values than an int can count, and model_build fails
     struct layer *open;   // the layer to which inner layers are being appended, or NULL
     size_t parameters;    // of all layers, in floats
-    size_t vectors;       // those of them that weight decay leaves alone
     struct shape out;     // of the last layer; without layers, of the samples
     divide_layer *divide; // NULL: the model is whole
     struct parts *parts;  // for divide
@@ -138,9 +136,6 @@ const struct layer *layer_behind(const struct layer *l);
 // Divides a layer whose settings are complete, in a model that is divided. All kinds of layers that
 // can be divided call it.
 void layer_appended(struct model *model, struct layer *layer);
-
-// Weight decay leaves the last parameters of the layer alone, this many.
-void exempt_from_decay(struct model *model, struct layer *layer, size_t vectors);
 
 // Sets the stream of the pass, and creates its handle of cuBLAS. tf32 1: matrix products round
 // their inputs to TF32.

@@ -8,12 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static void update_by_sgd(const struct optimizer *o, double lr, double weight_decay,
-                          struct update a, size_t first, size_t count, long step,
+static void update_by_sgd(const struct optimizer *o, double lr, float *parameters,
+                          const float *gradients, float *state, size_t count, long step,
                           cudaStream_t stream) {
     (void)step;
-    sgd_step(a.parameters + first, a.gradients + first, a.state + first, count, lr, o->momentum,
-             weight_decay, stream);
+    sgd_step(parameters, gradients, state, count, lr, o->momentum, o->weight_decay, stream);
 }
 
 const struct optimizer sgd = {
@@ -47,14 +46,13 @@ double optimizer_setting(double option, double usual) {
     return usual > 0 && !isnan(option) ? option : usual;
 }
 
-int optimizer_build(struct optimizer *o, const struct training_options *options,
-                    const struct model *model, size_t samples, char why[WHY_SIZE]) {
+int optimizer_build(struct optimizer *o, const struct training_options *options, size_t samples,
+                    char why[WHY_SIZE]) {
     const struct optimizer *found = find_optimizer(options->optimizer);
     if ((size_t)options->batch > samples)
         return refuse(why, "--batch %ld: the training set has only %zu samples", options->batch,
                       samples);
     *o = *found; // options_parse has checked the name
-    o->model = model;
     o->lr = optimizer_setting(options->lr, found->lr);
     o->momentum = optimizer_setting(options->momentum, found->momentum);
     o->steps_per_epoch = samples / options->batch;
@@ -71,11 +69,7 @@ double optimizer_rate(const struct optimizer *o, long step) {
 
 void optimizer_step(const struct optimizer *o, float *parameters, const float *gradients,
                     float *state, size_t count, long step, cudaStream_t stream) {
-    struct update arrays = {parameters, gradients, state, count};
     span_begin(PHASE_UPDATE, __func__, stream);
-    if (o->update_all)
-        o->update_all(o, arrays, step, stream);
-    else
-        o->update(o, optimizer_rate(o, step), o->weight_decay, arrays, 0, count, step, stream);
+    o->update(o, optimizer_rate(o, step), parameters, gradients, state, count, step, stream);
     span_end();
 }

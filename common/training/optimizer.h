@@ -4,51 +4,34 @@
 #include <cuda_runtime.h>
 #include <stddef.h>
 
-// What an update reads and changes: the parameters, and for each of them a gradient and the floats
-// of the optimizer's state, one array of size floats after the other.
-struct update {
-    float *parameters;
-    const float *gradients;
-    float *state;
-    size_t size;
-};
-
-struct sharding;
 struct optimizer {
     const char *name;
     int state_per_parameter; // floats that it stores for each parameter
     int counts_steps;        // an update depends on the number of the step
     int decoupled;           // the weights decay apart from the gradients
-    // Updates the parameters first, ..., first + count - 1 of those to which the arrays belong.
-    void (*update)(const struct optimizer *optimizer, double lr, double weight_decay,
-                   struct update arrays, size_t first, size_t count, long step,
+    // Like optimizer_step, with this learning rate.
+    void (*update)(const struct optimizer *optimizer, double lr, float *parameters,
+                   const float *gradients, float *state, size_t count, long step,
                    cudaStream_t stream);
     double lr, momentum;               // in the catalogue, the defaults; 0: not used
     double beta1, beta2, rho, epsilon; // settings of the optimizers of zoo/, too
     double weight_decay;
     int nesterov;
-    // Updates all parameters. NULL: one call of update does.
-    void (*update_all)(const struct optimizer *optimizer, struct update arrays, long step,
-                       cudaStream_t stream);
     // Returns the factor of lr in training step number step, from 1. NULL: always 1.
     double (*factor)(const struct optimizer *optimizer, long step);
-    long steps, steps_per_epoch;     // of all epochs together, and of one: it has no partial batch
-    const struct model *model;       // of the parameters, which says which of them decay
-    const struct sharding *sharding; // an update sees shard number shard; NULL: all parameters
-    int shard;
-    char text[320]; // for the banner: name and settings
+    long steps, steps_per_epoch; // of all epochs together, and of one: it has no partial batch
+    char text[320];              // for the banner: name and settings
 };
 
 // SGD with momentum.
 extern const struct optimizer sgd;
 
-// Builds the optimizer that the options name, for this model and epochs of this many samples.
+// Builds the optimizer that the options name, for epochs of this many samples.
 // Options that are auto get their values from the catalogue. Returns 0, or -1 with the reason in
 // why.
 struct training_options;
-struct model;
 int optimizer_build(struct optimizer *optimizer, const struct training_options *options,
-                    const struct model *model, size_t samples, char why[WHY_SIZE]);
+                    size_t samples, char why[WHY_SIZE]);
 
 // Returns the name of optimizer number i in the catalogue, or NULL after the last one.
 const char *optimizer_name(int i);

@@ -181,11 +181,9 @@ TEST(models_stay_within_their_limits) {
     }
 }
 
-// As in GPT-2: weights in front of a sum are smaller, and matrices decay, the tables included, but
-// not biases or norms.
-TEST(a_gpt_begins_and_decays_as_gpt2) {
+// As in GPT-2: weights in front of a sum are smaller.
+TEST(a_gpt_begins_as_gpt2) {
     int found[2] = {0};
-    size_t vectors = 0, width = 64;
     build("--model gpt --size tiny --layers 8", of_size);
     for (const struct layer *l = m.inner; l < m.inner + m.inner_count; l++)
         if (l->kind == &linear) {
@@ -195,10 +193,6 @@ TEST(a_gpt_begins_and_decays_as_gpt2) {
             assert_true(fabs(settings_of(l)->linear.deviation - want) < 1e-8);
         }
     assert_true(found[0] == 17 && found[1] == 16); // 17: the head is one of them
-    for (const struct layer *l = m.inner; l < m.inner + m.inner_count; l++)
-        vectors += l->kind == &attention || l->inner ? 0 : l->vectors;
-    assert_int_equal(vectors, 8 * (4 + 3 + 1 + 4 + 1) * width + 256);
-    assert_int_equal(m.vectors, vectors + 2 * width); // and the last norm
 }
 
 // Of the largest part of a batch, and of the layers within blocks. The guards around it in

@@ -8,14 +8,12 @@
 
 enum { SAMPLES = 1000, STEPS = SAMPLES / 64 }; // STEPS: of an epoch
 
-static const struct model whole; // without a layer, so all parameters decay
-
 static struct optimizer build(const char *words) {
     struct optimizer o;
     char why[WHY_SIZE] = "", all[300];
     snprintf(all, sizeof all, "--batch 64 --epochs 3 %s", words);
     set_options(all);
-    assert_int_equal(optimizer_build(&o, &opt, &whole, SAMPLES, why), 0);
+    assert_int_equal(optimizer_build(&o, &opt, SAMPLES, why), 0);
     return o;
 }
 

@@ -100,8 +100,7 @@ static size_t bias_scratch(const struct layer *l, cudaDataType type, int b) {
 const struct layer_kind bias = {"bias", bias_initialise, bias_forward, bias_backward, bias_scratch};
 
 static void append_with_bias(struct model *m, const struct layer_kind *kind) {
-    struct layer *l = model_append(m, kind, m->out, 0, m->out.channels);
-    exempt_from_decay(m, l, l->parameters);
+    model_append(m, kind, m->out, 0, m->out.channels);
 }
 
 void append_bias(struct model *m) {

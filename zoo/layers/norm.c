@@ -62,14 +62,12 @@ const struct layer_kind group_normalisation_relu = {"group_norm_relu", norm_init
 const struct layer_kind layer_normalisation = {"layer_norm", norm_initialise, norm_forward,
                                                norm_backward, norm_scratch};
 
-static struct layer *append_norm(struct model *m, const struct layer_kind *kind, int pixels,
-                                 int groups) {
+static void append_norm(struct model *m, const struct layer_kind *kind, int pixels, int groups) {
     int samples = m->out.height * m->out.width / pixels;
     struct layer *l =
         model_append(m, kind, m->out, 2 * samples * groups, 2 * (size_t)m->out.channels);
     settings_of(l)->norm.pixels = pixels;
     settings_of(l)->norm.groups = groups;
-    return l;
 }
 
 void append_group_norm(struct model *m, const struct layer_kind *kind, int groups) {
@@ -77,6 +75,5 @@ void append_group_norm(struct model *m, const struct layer_kind *kind, int group
 }
 
 void append_layer_norm(struct model *m) {
-    struct layer *l = append_norm(m, &layer_normalisation, 1, 1);
-    exempt_from_decay(m, l, l->parameters);
+    append_norm(m, &layer_normalisation, 1, 1);
 }

@@ -1,36 +1,32 @@
 #include "zoo/training/optimizers.h"
-#include "common/base/minmax.h"
 #include "common/kernels/kernels.h"
-#include "common/models/model.h"
 #include "zoo/kernels/element_kernels.h"
-#include "zoo/snapshots/sharding.h"
 #include "zoo/training/schedules.h"
 #include "zoo/zoo_options.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-static void update_by_nesterov(const struct optimizer *o, double lr, double weight_decay,
-                               struct update a, size_t first, size_t count, long step,
+static void update_by_nesterov(const struct optimizer *o, double lr, float *parameters,
+                               const float *gradients, float *state, size_t count, long step,
                                cudaStream_t stream) {
     (void)step;
-    nesterov_step(a.parameters + first, a.gradients + first, a.state + first, count, lr,
-                  o->momentum, weight_decay, stream);
+    nesterov_step(parameters, gradients, state, count, lr, o->momentum, o->weight_decay, stream);
 }
 
-static void update_by_adam(const struct optimizer *o, double lr, double weight_decay,
-                           struct update a, size_t first, size_t count, long step,
+static void update_by_adam(const struct optimizer *o, double lr, float *parameters,
+                           const float *gradients, float *state, size_t count, long step,
                            cudaStream_t stream) {
-    adam_step(a.parameters + first, a.gradients + first, a.state + first, a.state + a.size + first,
-              count, lr, weight_decay, o->decoupled, o->beta1, o->beta2, o->epsilon, step, stream);
+    adam_step(parameters, gradients, state, state + count, count, lr, o->weight_decay, o->decoupled,
+              o->beta1, o->beta2, o->epsilon, step, stream);
 }
 
-static void update_by_adadelta(const struct optimizer *o, double lr, double weight_decay,
-                               struct update a, size_t first, size_t count, long step,
+static void update_by_adadelta(const struct optimizer *o, double lr, float *parameters,
+                               const float *gradients, float *state, size_t count, long step,
                                cudaStream_t stream) {
     (void)step;
-    adadelta_step(a.parameters + first, a.gradients + first, a.state + first,
-                  a.state + a.size + first, count, lr, weight_decay, o->rho, o->epsilon, stream);
+    adadelta_step(parameters, gradients, state, state + count, count, lr, o->weight_decay, o->rho,
+                  o->epsilon, stream);
 }
 
 #define ADAM                                                                                       \
@@ -44,41 +40,6 @@ const struct optimizer adadelta = {.name = "adadelta",
                                    .rho = 0.9,
                                    .epsilon = 1e-6,
                                    .update = update_by_adadelta};
-
-// Updates count parameters from number first of the model on: those of them that the shard has.
-static void update_range(const struct optimizer *o, double weight_decay, struct update arrays,
-                         size_t first, size_t count, long step, cudaStream_t stream) {
-    for (struct location place = {1, first, count}; count > 0; count -= place.count) {
-        if (o->sharding)
-            place = shard_find(o->sharding, o->shard, first);
-        place.count = min_size(place.count, count);
-        if (place.held)
-            o->update(o, optimizer_rate(o, step), weight_decay, arrays, place.index, place.count,
-                      step, stream);
-        first += place.count;
-    }
-}
-
-// Updates the parameters of the layer: those that decay, and then the others. A layer that consists
-// of others has no parameters of its own.
-static void update_layer(const struct optimizer *o, const struct layer *l, struct update arrays,
-                         long step, cudaStream_t stream) {
-    size_t decaying = l->parameters - l->vectors;
-    if (l->inner)
-        return;
-    update_range(o, o->weight_decay, arrays, l->first, decaying, step, stream);
-    update_range(o, 0, arrays, l->first + decaying, l->vectors, step, stream);
-}
-
-// Weight decay changes only those parameters that the model says.
-static void update_layers(const struct optimizer *o, struct update arrays, long step,
-                          cudaStream_t stream) {
-    const struct model *m = o->model;
-    for (const struct layer *l = m->layers; l < m->layers + m->count; l++)
-        update_layer(o, l, arrays, step, stream);
-    for (const struct layer *l = m->inner; l < m->inner + m->inner_count; l++)
-        update_layer(o, l, arrays, step, stream);
-}
 
 // Returns 0, or -1 if the optimizer cannot have these settings.
 static int check(const struct optimizer *o, const struct optimizer *usual, char why[WHY_SIZE]) {
@@ -127,8 +88,6 @@ int set_optimizer(struct optimizer *o, const struct optimizer *usual, char why[W
     o->factor = schedule_factor;
     if (o->nesterov)
         o->update = update_by_nesterov;
-    if (o->weight_decay && o->model->vectors)
-        o->update_all = update_layers;
     if (check(o, usual, why) || schedule_check(o, schedule, why))
         return -1;
     describe(o, usual, schedule);

@@ -6,19 +6,16 @@ import sys
 import torch
 
 from course import load_text, shuffle
-from networks import flat_parameters, gpt, parameters, set_parameters
+from networks import flat_parameters, gpt, set_parameters
 from training import SEED, STEPS, check, images as text, options, train_ours, train_torch
 
 settings = [int(options[options.index(name) + 1]) for name in ("--layers", "--heads", "--width", "--context")]
 
 
 def new_optimizer(name, network):
-    decayed = [values for _, _, values in parameters(network) if values.dim() > 1]
-    others = [values for _, _, values in parameters(network) if values.dim() == 1]
-    groups = [{"params": decayed}, {"params": others, "weight_decay": 0}]
     if name == "sgd":
-        return torch.optim.SGD(groups, lr=0.02, momentum=0.9, weight_decay=0.1)
-    return torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1)
+        return torch.optim.SGD(network.parameters(), lr=0.02, momentum=0.9, weight_decay=0.1)
+    return torch.optim.AdamW(network.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1)
 
 
 OURS = {"sgd": ["--optimizer", "sgd", "--lr", "0.02", "--momentum", "0.9", "--weight-decay", "0.1"],
