@@ -1,5 +1,6 @@
 // Compare the products with those of common/layers/dense.c and zoo/layers/linear.c.
 #include "09_tensor/divided.h"
+#include "09_tensor/tensor.h"
 #include "common/base/minmax.h"
 #include "common/device/device.h"
 #include "common/kernels/kernels.h"
@@ -19,6 +20,8 @@ enum divided how_divided(const struct layer *l) {
             return l->kind == &first_kinds[i] ? BY_OUTPUTS : BY_INPUTS;
     return NOT_DIVIDED;
 }
+
+static struct parts *parts; // of the model of this process
 
 // Returns the number of the layer's kind, KINDS: it is no product.
 static int kind_of(const struct layer *l) {
@@ -47,44 +50,43 @@ struct product product_of(const struct layer *l) {
 static size_t floats_of_tokens(const struct layer *l) {
     struct product p = product_of(l);
     int width = how_divided(l) == BY_OUTPUTS ? p.inputs : p.outputs;
-    return l->parts->own_tokens ? (size_t)p.rows * width : 0;
+    return parts->own_tokens ? (size_t)p.rows * width : 0;
 }
 
 // Returns the pass for the rest of the layer, with the scratch behind these tokens.
 static struct pass behind_tokens(const struct layer *l, const struct pass *pass, int b) {
     struct pass rest = *pass;
-    if (l->parts->own_tokens) // else there may be no scratch
+    if (parts->own_tokens) // else there may be no scratch
         rest.scratch = (float *)pass->scratch + b * floats_of_tokens(l);
     return rest;
 }
 
 // Returns the values of all tokens. This part has count values of its own.
-static const float *all_tokens(const struct layer *l, const struct pass *pass, const float *own,
-                               size_t count) {
-    if (!l->parts->own_tokens)
+static const float *all_tokens(const struct pass *pass, const float *own, size_t count) {
+    if (!parts->own_tokens)
         return own;
-    l->parts->all_gather(l->parts->group, own, pass->scratch, count, pass->stream);
+    gather_parts(parts, own, pass->scratch, count, pass->stream);
     return pass->scratch;
 }
 
 // Returns where a product writes this part's shares of sums.
-static float *shares_of(const struct layer *l, const struct pass *pass, float *sums) {
-    return l->parts->own_tokens ? pass->scratch : sums;
+static float *shares_of(const struct pass *pass, float *sums) {
+    return parts->own_tokens ? pass->scratch : sums;
 }
 
 // Adds up the shares of all parts. This part gets count sums.
-static void sum_shares(const struct layer *l, const struct pass *pass, float *sums, size_t count) {
-    if (l->parts->own_tokens)
-        l->parts->reduce_scatter(l->parts->group, pass->scratch, sums, count, pass->stream);
+static void sum_shares(const struct pass *pass, float *sums, size_t count) {
+    if (parts->own_tokens)
+        scatter_sums(parts, pass->scratch, sums, count, pass->stream);
     else
-        l->parts->sum(l->parts->group, sums, count, pass->stream);
+        sum_parts(parts, sums, count, pass->stream);
 }
 
 static void first_forward(const struct layer *l, const struct pass *pass, const void *parameters,
                           const float *x, float *y, int b) {
     struct product p = product_of(l);
     struct pass rest = behind_tokens(l, pass, b);
-    const float *all_x = all_tokens(l, pass, x, (size_t)b * l->inputs);
+    const float *all_x = all_tokens(pass, x, (size_t)b * l->inputs);
     matmul(&rest, 0, 1, b * p.rows, p.outputs, p.inputs, all_x, parameters, y); // y = x W^T
 }
 
@@ -93,8 +95,8 @@ static void second_forward(const struct layer *l, const struct pass *pass, const
     struct product p = product_of(l);
     struct pass rest = behind_tokens(l, pass, b);
     matmul(&rest, 0, 1, b * p.rows, p.outputs, p.inputs, x, parameters,
-           shares_of(l, pass, y)); // shares of y = x W^T
-    sum_shares(l, pass, y, (size_t)b * l->outputs);
+           shares_of(pass, y)); // shares of y = x W^T
+    sum_shares(pass, y, (size_t)b * l->outputs);
 }
 
 static void first_backward(const struct layer *l, const struct pass *pass, const void *parameters,
@@ -105,10 +107,10 @@ static void first_backward(const struct layer *l, const struct pass *pass, const
     (void)y;
     if (dx && !l->dx_unused) {
         matmul(&rest, 0, 0, b * p.rows, p.inputs, p.outputs, dy, parameters,
-               shares_of(l, pass, dx)); // shares of dx = dy W
-        sum_shares(l, pass, dx, (size_t)b * l->inputs);
+               shares_of(pass, dx)); // shares of dx = dy W
+        sum_shares(pass, dx, (size_t)b * l->inputs);
     }
-    const float *all_x = all_tokens(l, pass, x, (size_t)b * l->inputs);
+    const float *all_x = all_tokens(pass, x, (size_t)b * l->inputs);
     matmul(&rest, 1, 0, p.outputs, p.inputs, b * p.rows, dy, all_x, gradients); // dW = dy^T x
 }
 
@@ -117,7 +119,7 @@ static void second_backward(const struct layer *l, const struct pass *pass, cons
                             int b) {
     struct product p = product_of(l);
     struct pass rest = behind_tokens(l, pass, b);
-    const float *all_dy = all_tokens(l, pass, dy, (size_t)b * l->outputs);
+    const float *all_dy = all_tokens(pass, dy, (size_t)b * l->outputs);
     (void)y;
     if (dx && !l->dx_unused)
         matmul(&rest, 0, 0, b * p.rows, p.inputs, p.outputs, all_dy, parameters, dx); // dx = dy W
@@ -174,7 +176,7 @@ static void embed_forward(const struct layer *l, const struct pass *pass, const 
     struct pass rest = behind_batch(l, pass, b);
     size_t own = (size_t)b * l->outputs;
     embedding.forward(l, &rest, parameters, x, pass->scratch, b);
-    CUDA_CHECK(cudaMemcpyAsync(y, (float *)pass->scratch + l->parts->number * own, own * sizeof *y,
+    CUDA_CHECK(cudaMemcpyAsync(y, (float *)pass->scratch + parts->number * own, own * sizeof *y,
                                cudaMemcpyDeviceToDevice, pass->stream));
 }
 
@@ -186,7 +188,7 @@ static void embed_backward(const struct layer *l, const struct pass *pass, const
     size_t own = (size_t)b * l->outputs;
     float *all = pass->scratch;
     CUDA_CHECK(cudaMemsetAsync(all, 0, floats_of_batch(l, b) * sizeof *all, pass->stream));
-    CUDA_CHECK(cudaMemcpyAsync(all + l->parts->number * own, dy, own * sizeof *all,
+    CUDA_CHECK(cudaMemcpyAsync(all + parts->number * own, dy, own * sizeof *all,
                                cudaMemcpyDeviceToDevice, pass->stream));
     embedding.backward(l, &rest, parameters, x, y, all, dx, gradients, b);
 }
@@ -200,8 +202,8 @@ static const struct layer_kind embedding_of_own = {"embedding", NULL, embed_forw
 
 // With own_tokens, this part has rows number * b to number * b + b of the batch, if a row is what a
 // sample leaves of its tokens to each part.
-static struct pass own_rows(const struct layer *l, const struct pass *pass, int b) {
-    const struct parts *p = l->parts;
+static struct pass own_rows(const struct pass *pass, int b) {
+    const struct parts *p = parts;
     struct pass own = *pass;
     own.first_sample = pass->first_sample * p->count + (uint64_t)p->number * b;
     return own;
@@ -209,13 +211,13 @@ static struct pass own_rows(const struct layer *l, const struct pass *pass, int 
 
 static void drop_forward(const struct layer *l, const struct pass *pass, const void *parameters,
                          const float *x, float *y, int b) {
-    struct pass own = own_rows(l, pass, b);
+    struct pass own = own_rows(pass, b);
     dropout.forward(l, &own, parameters, x, y, b);
 }
 
 static void drop_backward(const struct layer *l, const struct pass *pass, const void *parameters,
                           const float *x, float *y, float *dy, float *dx, float *gradients, int b) {
-    struct pass own = own_rows(l, pass, b);
+    struct pass own = own_rows(pass, b);
     dropout.backward(l, &own, parameters, x, y, dy, dx, gradients, b);
 }
 
@@ -261,10 +263,10 @@ static void resize(struct model *m, struct layer *l, int rows, int outputs, size
 // The first layer of a pair computes all tokens, and its share of the outputs.
 static void divide_first(struct model *m, struct layer *l) {
     struct product p = product_of(l);
-    p.rows *= m->parts->own_tokens ? m->parts->count : 1;
-    p.outputs /= m->parts->count;
+    p.rows *= parts->own_tokens ? parts->count : 1;
+    p.outputs /= parts->count;
     l->flops = 2. * p.rows * p.inputs * p.outputs;
-    resize(m, l, p.rows, p.outputs, l->parameters / m->parts->count);
+    resize(m, l, p.rows, p.outputs, l->parameters / parts->count);
     if (is_linear(l)) {
         settings_of(l)->linear.rows = p.rows;
         settings_of(l)->linear.outputs = p.outputs;
@@ -276,17 +278,16 @@ static void divide_first(struct model *m, struct layer *l) {
 // those of its own tokens.
 static void divide_second(struct model *m, struct layer *l) {
     struct product p = product_of(l);
-    resize(m, l, p.rows / (m->parts->own_tokens ? m->parts->count : 1), p.outputs, l->parameters);
+    resize(m, l, p.rows / (parts->own_tokens ? parts->count : 1), p.outputs, l->parameters);
     l->kind = &second_kinds[kind_of(l)];
 }
 
 static void divide(struct model *m, struct layer *l) {
-    struct parts *p = m->parts;
+    struct parts *p = parts;
     const struct layer *whole =
         l->around ? p->whole->inner + (l - m->inner) : p->whole->layers + (l - m->layers);
     struct dropping *dropping =
         l->kind == &attention ? &settings_of(l)->attention.dropout : &settings_of(l)->dropout;
-    l->parts = p;
     if (is_product(l) && p->in_pair) {
         divide_second(m, l);
         p->in_pair = 0;
@@ -331,8 +332,12 @@ int build_part(struct model *m, const struct model *whole, struct parts *p,
         return refuse(why, "--sequence 1 divides tokens, and --model %s has none", options->model);
     if (p->own_tokens && set->inputs % p->count)
         return refuse(why, "--sequence 1 needs a divisor of the %d tokens", set->inputs);
+    parts = p;
     p->whole = whole;
-    if (model_build_divided(m, options, set, divide, p, why))
+    append_hook = divide;
+    int failed = model_build(m, options, set, why);
+    append_hook = NULL;
+    if (failed)
         return -1;
     for (int i = 0; i < m->count; i++) {
         if (check(&m->layers[i], &whole->layers[i], p->count, why))

@@ -5,6 +5,7 @@
 #pragma once
 #include "05_fsdp/shard.h"
 #include "common/models/model.h"
+#include <nccl.h>
 
 struct parts {
     int count, number; // number: of this one
@@ -12,23 +13,17 @@ struct parts {
     // parallel: Korthikanti et al., "Reducing activation recomputation in large transformer
     // models", 2022)
     int own_tokens;
-    // The layers call these functions, with group. sum adds up count values over all parts, in
-    // place. With own_tokens, the layers call the other two. all_gather sets all to the count
-    // values of part 0, then those of part 1, and so on. reduce_scatter adds up the arrays all of
-    // the parts, and gives part k range k of the sum, of count values.
-    void (*sum)(void *group, float *values, size_t count, cudaStream_t stream);
-    void (*all_gather)(void *group, const float *own, float *all, size_t count,
-                       cudaStream_t stream);
-    void (*reduce_scatter)(void *group, const float *all, float *own, size_t count,
-                           cudaStream_t stream);
-    void *group;
     const struct model *whole; // whose pairs are divided
     int in_pair;               // 1 while the layers of a pair are appended, behind the first one
+    ncclComm_t comm;           // of the ranks that divide the same layers; part p is rank p
+    cudaStream_t others[2];    // of other communicators: the replicas' sums, and the transfers
+    cudaEvent_t queued;        // orders this communicator's calls behind what these streams have
+    double sent, sent_a_step;  // bytes to other parts; sent_a_step is -1 before the first step
 };
 
 // Builds the part of a whole model, which has been built from these options. The parts must outlive
-// the model. Returns 0, or -1 with the reason in why, such as a width that is no multiple of the
-// number of parts.
+// the model, and a process has one model that is divided. Returns 0, or -1 with the reason in why,
+// such as a width that is no multiple of the number of parts.
 int build_part(struct model *model, const struct model *whole, struct parts *parts,
                const struct training_options *options, const struct dataset *set,
                char why[WHY_SIZE]);

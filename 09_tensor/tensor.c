@@ -16,8 +16,7 @@ const struct option_spec tensor_options[] = {
     {0},
 };
 
-void tensor_build(struct tensor *t, const struct place *place) {
-    struct parts *parts = &t->parts;
+void tensor_build(struct parts *parts, const struct place *place) {
     if (!tensor_opt.parts)
         tensor_opt.parts = place->local_world ? place->local_world : place->world;
     parts->count = tensor_opt.parts; // ranks of other nodes compare it with theirs
@@ -26,53 +25,47 @@ void tensor_build(struct tensor *t, const struct place *place) {
                     place->world, PLURAL(place->world), parts->count);
     parts->number = place->rank % parts->count;
     parts->own_tokens = tensor_opt.sequence && parts->count > 1;
-    t->sent_a_step = -1;
+    parts->sent_a_step = -1;
 }
 
 // Two communicators whose calls run at the same time can wait for each other forever, if one rank
 // starts with the one and another rank with the other. So this stream waits for the other ones.
-static void wait_for_others(struct tensor *t, cudaStream_t stream) {
+static void wait_for_others(struct parts *parts, cudaStream_t stream) {
     for (int i = 0; i < 2; i++) {
-        CUDA_CHECK(cudaEventRecord(t->queued, t->others[i]));
-        CUDA_CHECK(cudaStreamWaitEvent(stream, t->queued, 0));
+        CUDA_CHECK(cudaEventRecord(parts->queued, parts->others[i]));
+        CUDA_CHECK(cudaStreamWaitEvent(stream, parts->queued, 0));
     }
 }
 
-static void sum(void *group, float *values, size_t count, cudaStream_t stream) {
-    struct tensor *t = group;
-    wait_for_others(t, stream);
-    COLLECTIVE(stream, ncclAllReduce(values, values, count, ncclFloat, ncclSum, t->comm, stream));
-    t->sent += 2. * (t->parts.count - 1) / t->parts.count * count * sizeof(float);
+void sum_parts(struct parts *parts, float *values, size_t count, cudaStream_t stream) {
+    wait_for_others(parts, stream);
+    COLLECTIVE(stream,
+               ncclAllReduce(values, values, count, ncclFloat, ncclSum, parts->comm, stream));
+    parts->sent += 2. * (parts->count - 1) / parts->count * count * sizeof(float);
 }
 
-static void all_gather(void *group, const float *own, float *all, size_t count,
-                       cudaStream_t stream) {
-    struct tensor *t = group;
-    wait_for_others(t, stream);
-    COLLECTIVE(stream, ncclAllGather(own, all, count, ncclFloat, t->comm, stream));
-    t->sent += (t->parts.count - 1.) * count * sizeof(float);
+void gather_parts(struct parts *parts, const float *own, float *all, size_t count,
+                  cudaStream_t stream) {
+    wait_for_others(parts, stream);
+    COLLECTIVE(stream, ncclAllGather(own, all, count, ncclFloat, parts->comm, stream));
+    parts->sent += (parts->count - 1.) * count * sizeof(float);
 }
 
-static void reduce_scatter(void *group, const float *all, float *own, size_t count,
-                           cudaStream_t stream) {
-    struct tensor *t = group;
-    wait_for_others(t, stream);
-    COLLECTIVE(stream, ncclReduceScatter(all, own, count, ncclFloat, ncclSum, t->comm, stream));
-    t->sent += (t->parts.count - 1.) * count * sizeof(float);
+void scatter_sums(struct parts *parts, const float *all, float *own, size_t count,
+                  cudaStream_t stream) {
+    wait_for_others(parts, stream);
+    COLLECTIVE(stream, ncclReduceScatter(all, own, count, ncclFloat, ncclSum, parts->comm, stream));
+    parts->sent += (parts->count - 1.) * count * sizeof(float);
 }
 
-void tensor_join(struct tensor *t, ncclComm_t comm, cudaStream_t sums, cudaStream_t transfers) {
+void tensor_join(struct parts *parts, ncclComm_t comm, cudaStream_t sums, cudaStream_t transfers) {
     int rank;
     NCCL_CHECK(ncclCommUserRank(comm, &rank));
-    COLLECTIVE(sums, ncclCommSplit(comm, rank / t->parts.count, rank, &t->comm, NULL));
-    watch_comm(t->comm);
-    t->others[0] = sums;
-    t->others[1] = transfers;
-    CUDA_CHECK(cudaEventCreateWithFlags(&t->queued, cudaEventDisableTiming));
-    t->parts.sum = sum;
-    t->parts.all_gather = all_gather;
-    t->parts.reduce_scatter = reduce_scatter;
-    t->parts.group = t;
+    COLLECTIVE(sums, ncclCommSplit(comm, rank / parts->count, rank, &parts->comm, NULL));
+    watch_comm(parts->comm);
+    parts->others[0] = sums;
+    parts->others[1] = transfers;
+    CUDA_CHECK(cudaEventCreateWithFlags(&parts->queued, cudaEventDisableTiming));
 }
 
 // Finds the next range of this rank's shard that all parts have, from unit *unit on, which this
@@ -92,15 +85,16 @@ static size_t next_copy(const struct pipeline *p, int *unit, size_t *index) {
     return 0;
 }
 
-void sum_copies(struct tensor *t, const struct pipeline *p, float *gradients, cudaStream_t stream) {
+void sum_copies(struct parts *parts, const struct pipeline *p, float *gradients,
+                cudaStream_t stream) {
     size_t index, count;
-    wait_for_others(t, stream);
+    wait_for_others(parts, stream);
     begin_collective("sums of the gradients of copies", __FILE__, __LINE__);
     NCCL_CHECK(ncclGroupStart());
     for (int unit = 0; (count = next_copy(p, &unit, &index));) {
         NCCL_CHECK(ncclAllReduce(gradients + index, gradients + index, count, ncclFloat, ncclSum,
-                                 t->comm, stream));
-        t->sent += 2. * (t->parts.count - 1) / t->parts.count * count * sizeof(float);
+                                 parts->comm, stream));
+        parts->sent += 2. * (parts->count - 1) / parts->count * count * sizeof(float);
     }
     end_collective(ncclGroupEnd(), stream);
 }
@@ -113,8 +107,7 @@ double checksum_of_copies(const struct pipeline *p, const float *parameters, cud
     return checksum;
 }
 
-void print_tensor(const struct tensor *t, const struct place *place) {
-    const struct parts *parts = &t->parts;
+void print_tensor(const struct parts *parts, const struct place *place) {
     int across = place->local_world && place->local_world % parts->count;
     say("tensor    %d part%s of each pair of matrices%s%s\n", parts->count, PLURAL(parts->count),
         parts->own_tokens ? ", other layers divided by tokens" : "",
@@ -137,14 +130,14 @@ static double values_sent(const struct layer *l, const struct parts *p) {
     return values;
 }
 
-void print_tensor_cost(const struct tensor *t, const struct pipeline *p) {
+void print_tensor_cost(const struct parts *parts, const struct pipeline *p) {
     double values = 0;
     size_t index, count;
-    int parts = t->parts.count;
+    int n = parts->count;
     for (int i = p->cut[p->stage]; i < p->cut[p->stage + 1]; i++)
-        values += values_sent(&p->all->layers[i], &t->parts) * p->rows * p->micro_batches;
-    for (int unit = 0; t->parts.own_tokens && (count = next_copy(p, &unit, &index));)
-        values += 2. * (parts - 1) / parts * count;
-    if (t->sent_a_step >= 0) // else no training step has run
-        print_cost("parts / step", t->sent_a_step, 4 * values, "sums of each pair of matrices");
+        values += values_sent(&p->all->layers[i], parts) * p->rows * p->micro_batches;
+    for (int unit = 0; parts->own_tokens && (count = next_copy(p, &unit, &index));)
+        values += 2. * (n - 1) / n * count;
+    if (parts->sent_a_step >= 0) // else no training step has run
+        print_cost("parts / step", parts->sent_a_step, 4 * values, "sums of each pair of matrices");
 }

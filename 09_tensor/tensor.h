@@ -9,31 +9,34 @@
 #include "common/base/options.h"
 #include <nccl.h>
 
-struct tensor {
-    struct parts parts;
-    ncclComm_t comm;          // of the ranks that divide the same layers; part p is rank p
-    cudaStream_t others[2];   // of other communicators: the replicas' sums, and the transfers
-    cudaEvent_t queued;       // orders this communicator's calls behind what these streams have
-    double sent, sent_a_step; // bytes to other parts; sent_a_step is -1 before the first step
-};
-
 extern const struct option_spec tensor_options[];
 
 // Divides the ranks, as the options say. Wrong options end the program.
-void tensor_build(struct tensor *t, const struct place *place);
+void tensor_build(struct parts *parts, const struct place *place);
 
-// Splits the communicator of all ranks; all of them must call it. The model's layers then find
-// their sums in parts. They wait for all calls of other communicators on these two streams.
-void tensor_join(struct tensor *t, ncclComm_t comm, cudaStream_t sums, cudaStream_t transfers);
+// Splits the communicator of all ranks; all of them must call it. Each sum of the
+// parts then waits for all calls of other communicators on these two streams.
+void tensor_join(struct parts *parts, ncclComm_t comm, cudaStream_t sums, cudaStream_t transfers);
+
+// The divided layers call the next three functions. sum_parts adds up count values over all parts,
+// in place. With own_tokens, the layers call the other two. gather_parts sets all to the count
+// values of part 0, then those of part 1, and so on. scatter_sums adds up the arrays all of the
+// parts, and gives part k range k of the sum, of count values.
+void sum_parts(struct parts *parts, float *values, size_t count, cudaStream_t stream);
+void gather_parts(struct parts *parts, const float *own, float *all, size_t count,
+                  cudaStream_t stream);
+void scatter_sums(struct parts *parts, const float *all, float *own, size_t count,
+                  cudaStream_t stream);
 
 // With own_tokens, each part has computed the gradients of the layers that all parts have for its
 // own tokens only. Adds them up over all parts.
-void sum_copies(struct tensor *t, const struct pipeline *p, float *gradients, cudaStream_t stream);
+void sum_copies(struct parts *parts, const struct pipeline *p, float *gradients,
+                cudaStream_t stream);
 
 // Returns a checksum of the parameters that all parts have.
 double checksum_of_copies(const struct pipeline *p, const float *parameters, cudaStream_t stream);
 
 // Prints the banner's line about the parts, and the bytes that this one has sent to others in a
 // training step, measured and computed.
-void print_tensor(const struct tensor *t, const struct place *place);
-void print_tensor_cost(const struct tensor *t, const struct pipeline *p);
+void print_tensor(const struct parts *parts, const struct place *place);
+void print_tensor_cost(const struct parts *parts, const struct pipeline *p);

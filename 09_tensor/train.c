@@ -58,7 +58,7 @@ struct trainer {
     struct model part;            // of each layer of whole that is divided, this rank's part
     struct optimizer optimizer;
     struct pipeline pipeline;      // the ranks that have the other layers
-    struct tensor tensor;          // the ranks that have the other parts
+    struct parts parts;            // the ranks that have the other parts
     float *parameters, *gradients; // flat arrays: model.parameters floats each
     float *optimizer_state;        // flat: optimizer.state_per_parameter times as many
     float **activations;           // [0]: the micro-batch, [i + 1]: the outputs of layer i
@@ -87,13 +87,13 @@ static void load(struct trainer *t) {
         fail("%s", why);
     if (model_build(&t->whole, &opt, &t->train, why))
         wrong_usage("%s", why);
-    tensor_build(&t->tensor, &t->place);
-    if (build_part(&t->part, &t->whole, &t->tensor.parts, &opt, &t->train, why))
-        wrong_usage("--tensor %d: %s", t->tensor.parts.count, why);
+    tensor_build(&t->parts, &t->place);
+    if (build_part(&t->part, &t->whole, &t->parts, &opt, &t->train, why))
+        wrong_usage("--tensor %d: %s", t->parts.count, why);
     if (optimizer_build(&t->optimizer, &opt, t->train.count, why))
         wrong_usage("%s", why);
-    t->pipeline = (struct pipeline){
-        .all = &t->part, .parts = t->tensor.parts.count, .shard_layer = shard_layer};
+    t->pipeline =
+        (struct pipeline){.all = &t->part, .parts = t->parts.count, .shard_layer = shard_layer};
     pipeline_build(&t->pipeline, &t->model, &t->place, opt.batch);
     t->rows = t->pipeline.rows;
     if (!opt.snapshot)
@@ -124,7 +124,7 @@ static void join(struct trainer *t) {
     COLLECTIVE(t->stream, agree(plan, t->comm, t->stream));
     pipeline_join(&t->pipeline, t->comm, &t->pass);
     CUDA_CHECK(cudaStreamCreate(&t->comm_stream));
-    tensor_join(&t->tensor, t->comm, t->comm_stream, t->pipeline.stream);
+    tensor_join(&t->parts, t->comm, t->comm_stream, t->pipeline.stream);
     CUDA_CHECK(cudaEventCreateWithFlags(&t->event, cudaEventDisableTiming));
 }
 
@@ -161,7 +161,7 @@ static struct samples begin_micro_batch(struct trainer *t, int micro_batch) {
 
 // Adds the losses of these samples to stats. In training, dy becomes their gradient.
 static void compute_loss(struct trainer *t, struct samples s) {
-    const struct parts *parts = &t->tensor.parts;
+    const struct parts *parts = &t->parts;
     int training = t->pass.training, labels = s.count * s.set->targets, first = 0;
     gather_batch(s.set, s.order, s.first, s.count, NULL, t->labels, t->stream);
     if (parts->own_tokens) {
@@ -268,16 +268,16 @@ static void train_step(struct trainer *t) {
     size_t first = t->progress.step * opt.batch + p->slice;
     begin_step(&t->pass, rng_bits(~opt.seed, steps_done(t)));
     p->samples = (struct samples){&t->train, t->order, first, p->micro_batches * t->rows};
-    p->sent = t->tensor.sent = 0;
+    p->sent = t->parts.sent = 0;
     run_batch(t);
     p->sent_a_step = p->sent; // not counting evaluation, which also sends
     // The other stages sum theirs now, while the stages before them still compute.
     if (!step_opt.overlap || !p->first_stage)
         COLLECTIVE(t->stream, ncclAllReduce(t->gradients, t->gradients, t->model.parameters,
                                             ncclFloat, ncclSum, p->replicas_comm, t->stream));
-    if (t->tensor.parts.own_tokens)
-        sum_copies(&t->tensor, p, t->gradients, t->stream);
-    t->tensor.sent_a_step = t->tensor.sent;
+    if (t->parts.own_tokens)
+        sum_copies(&t->parts, p, t->gradients, t->stream);
+    t->parts.sent_a_step = t->parts.sent;
     optimizer_step(&t->optimizer, t->parameters, t->gradients, t->optimizer_state,
                    t->model.parameters, steps_done(t) + 1, t->stream);
 }
@@ -286,7 +286,7 @@ static void train_step(struct trainer *t) {
 static struct stats read_stats(struct trainer *t, int clear) {
     struct sums *sums = t->host_sums;
     sum_stats(t->stats, &t->sums->stats, t->stream);
-    if (t->tensor.parts.number > 0 && !t->tensor.parts.own_tokens) // part 0 counts the same samples
+    if (t->parts.number > 0 && !t->parts.own_tokens) // part 0 counts the same samples
         CUDA_CHECK(cudaMemsetAsync(&t->sums->stats, 0, sizeof sums->stats, t->stream));
     sums->requests = current_requests();
     CUDA_CHECK(cudaMemcpyAsync(&t->sums->requests, &sums->requests, sizeof sums->requests,
@@ -352,7 +352,7 @@ static void save(struct trainer *t) {
     if (snapshot_save_shard(opt.snapshot, s, &p->sharding, p->shard, why))
         fail("%s", why);
     barrier(&t->sums->requests.stop, p->comm, t->stream);
-    barrier(&t->sums->requests.stop, t->tensor.comm, t->stream); // the other parts have saved, too
+    barrier(&t->sums->requests.stop, t->parts.comm, t->stream); // the other parts have saved, too
     if (t->rank == 0 && snapshot_commit(opt.snapshot, s, &p->sharding, why))
         fail("%s", why);
 }
@@ -413,7 +413,7 @@ static void train(struct trainer *t) {
         check_replicas(t, device_checksum(t->parameters, t->model.parameters, t->stream),
                        t->pipeline.replicas_comm);
         check_replicas(t, checksum_of_copies(&t->pipeline, t->parameters, t->stream),
-                       t->tensor.comm);
+                       t->parts.comm);
         if (p->step < t->optimizer.steps_per_epoch) {
             report_stop(steps_done(t));
             break;
@@ -435,7 +435,7 @@ static void print_banner(const struct trainer *t) {
         PLURAL(t->pipeline.replicas), opt.batch / t->pipeline.replicas);
     say("launcher  %s\n", t->place.launcher);
     print_pipeline(&t->pipeline);
-    print_tensor(&t->tensor, &t->place);
+    print_tensor(&t->parts, &t->place);
 }
 
 int main(int argc, char **argv) {
@@ -461,7 +461,7 @@ int main(int argc, char **argv) {
     barrier(&t.sums->requests.stop, t.comm, t.stream); // until rank 0 has saved
     if (t.rank == 0) {
         print_stage_costs(&t.pipeline, t.optimizer.state_per_parameter, t.train.targets);
-        print_tensor_cost(&t.tensor, &t.pipeline);
+        print_tensor_cost(&t.parts, &t.pipeline);
     }
     end_watchdog();
     return 0;

@@ -8,20 +8,16 @@
 #include <stdio.h>
 #include <string.h>
 
+void (*append_hook)(struct model *m, struct layer *l);
+
 const char *model_name(int i) {
     return catalogue->models[i] ? catalogue->models[i]->name : NULL;
 }
 
 int model_build(struct model *m, const struct training_options *options, const struct dataset *set,
                 char why[WHY_SIZE]) {
-    return model_build_divided(m, options, set, NULL, NULL, why);
-}
-
-int model_build_divided(struct model *m, const struct training_options *options,
-                        const struct dataset *set, divide_layer *divide, struct parts *parts,
-                        char why[WHY_SIZE]) {
     int i = 0;
-    *m = (struct model){.out = set->shape, .divide = divide, .parts = parts};
+    *m = (struct model){.out = set->shape};
     while (catalogue->models[i] && strcmp(options->model, catalogue->models[i]->name))
         i++;
     const struct model_kind *kind = catalogue->models[i];
@@ -75,8 +71,8 @@ const struct layer *layer_behind(const struct layer *l) {
 }
 
 void layer_appended(struct model *m, struct layer *l) {
-    if (m->divide)
-        m->divide(m, l);
+    if (append_hook)
+        append_hook(m, l);
 }
 
 void open_pass(struct pass *pass, cudaStream_t stream, int tf32) {

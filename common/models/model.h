@@ -33,7 +33,6 @@ struct layer {
     size_t first, parameters; // its slice of the flat array, in elements; may be empty
     int dx_unused;            // 1: nothing reads dx, so backward need not compute it
     double flops;             // of the matrix products of forward, for one sample
-    struct parts *parts;      // for divide_layer, NULL: the layer is whole
     char names[2][32];        // of its forward and backward passes, for profiles and traces
     // A layer may consist of inner layers, such as those of a block: the layers from inner to
     // inner_end, or NULL if there are none. The member around of an inner layer points back to the
@@ -67,13 +66,6 @@ struct layer_kind {
     size_t (*scratch)(const struct layer *layer, cudaDataType type, int b);
 };
 
-// A program may build a model that computes only a part of each matrix. It then gets each layer
-// that can be divided when it has been appended, and may change its kind, its sizes, and those of
-// the model. What struct parts is depends on the program.
-struct parts;
-struct model;
-typedef void divide_layer(struct model *model, struct layer *layer);
-
 enum { MOST_VALUES = 1 << 30 }; // of a sample in a layer, in its outputs or its workspace
 enum { MOST_LAYERS = 64, MOST_INNER_LAYERS = 15 * MOST_LAYERS };
 struct model {
@@ -85,12 +77,10 @@ struct model {
     int count;
     struct layer inner[MOST_INNER_LAYERS]; // those that other layers consist of
     int inner_count;
-    int too_large;        // 1: a layer has more values than an int can count, and model_build fails
-    struct layer *open;   // the layer to which inner layers are being appended, or NULL
-    size_t parameters;    // of all layers, in floats
-    struct shape out;     // of the last layer; without layers, of the samples
-    divide_layer *divide; // NULL: the model is whole
-    struct parts *parts;  // for divide
+    int too_large;      // 1: a layer has more values than an int can count, and model_build fails
+    struct layer *open; // the layer to which inner layers are being appended, or NULL
+    size_t parameters;  // of all layers, in floats
+    struct shape out;   // of the last layer; without layers, of the samples
 };
 
 // A model that --model can name.
@@ -114,11 +104,6 @@ extern const struct model_kind mlp;
 int model_build(struct model *model, const struct training_options *options,
                 const struct dataset *set, char why[WHY_SIZE]);
 
-// Builds that model, divided. Its shape and its settings are those of the whole model.
-int model_build_divided(struct model *model, const struct training_options *options,
-                        const struct dataset *set, divide_layer *divide, struct parts *parts,
-                        char why[WHY_SIZE]);
-
 // Returns the name of model number i in the catalogue, or NULL after the last one.
 const char *model_name(int i);
 
@@ -133,8 +118,9 @@ struct layer *model_append(struct model *model, const struct layer_kind *kind, s
 // Returns the layer behind l in its list. The inner layers of l are not in this list.
 const struct layer *layer_behind(const struct layer *l);
 
-// Divides a layer whose settings are complete, in a model that is divided. All kinds of layers that
-// can be divided call it.
+// The functions that append layers with products, attention or dropout call layer_appended when the
+// layer is complete. It calls append_hook if that is set, which may change the layer and the model.
+extern void (*append_hook)(struct model *model, struct layer *layer);
 void layer_appended(struct model *model, struct layer *layer);
 
 // Sets the stream of the pass, and creates its handle of cuBLAS. tf32 1: matrix products round

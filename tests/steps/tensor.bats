@@ -101,7 +101,7 @@ same_values() {
     local sequence
     options+=($gpt --tensor 2)
     # The last parameters, the bias of the last layer, are copies.
-    changed ./program 9 train.c 's/^        check_replicas\(t, checksum_of/        if (t->tensor.parts.number == 1)\
+    changed ./program 9 train.c 's/^        check_replicas\(t, checksum_of/        if (t->parts.number == 1)\
             fill(t->parameters + t->model.parameters - 1, 1, 7, t->stream);\
 &/'
     for sequence in 0 1; do

@@ -45,7 +45,7 @@ entries='
 9|09_tensor/divided.h|all|what a part is
 9|09_tensor/divided.c|begins_pair,divide,second_forward,first_backward,shard_layer|which layers are a pair, where the parts sum their shares, and which parameters a part has
 9|09_tensor/tensor.h|all|what a rank knows of the other parts
-9|09_tensor/tensor.c|wait_for_others,sum,next_copy,sum_copies|the sums, and the parameters that all parts have
+9|09_tensor/tensor.c|wait_for_others,sum_parts,next_copy,sum_copies|the sums, and the parameters that all parts have
 9|changes|diff89|the trainer builds one part of the model
 '
 
