@@ -137,7 +137,7 @@ struct ncclComm {
     size_t memory_bytes;
     void *lock_page; // keeps the lock of this seat
     int memory_file; // shows whether other seats are locked
-    int patience;    // rounds of waiting before a rank sleeps, if its core is otherwise free
+    double patience; // seconds of waiting before a rank sleeps, if its core is otherwise free
 
     atomic_int aborted;
     pthread_mutex_t lock; // protects the members up to place

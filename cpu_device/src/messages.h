@@ -11,8 +11,9 @@ struct cpu_wait {
     int peer;         // the rank that this rank waits for
     int tries, armed; // armed: other ranks ring the bell
     unsigned bell;
-    double since, checked;
-    const char *at; // the place in the program, with CPU_DEVICE_CHECK=1
+    int crossed; // checks in a row that found the peer in a call that comes after this one
+    double since, checked; // since: without the time in which this process was stopped
+    const char *at;        // the place in the program, with CPU_DEVICE_CHECK=1
 };
 
 // One round of waiting, which the caller repeats until its condition holds. The first rounds spin

@@ -101,7 +101,14 @@ static void take_in(struct ncclComm *c, struct channel *ch) {
     }
 }
 
-// Returns 1 if there is a frame to send. WAITS and FAILED go before DATA.
+// FAILED goes before DATA. WAITS goes after them, or a rank whose message is still on its way would
+// seem to have gone on without sending it.
+static int has_news(const struct ncclComm *c, const struct channel *ch) {
+    return ch->transit->tell && !ch->transit->said_failed &&
+           (c->seat->failed || atomic_load(&ch->out->written) == atomic_load(&ch->out->read));
+}
+
+// Returns 1 if there is a frame to send.
 static int next_frame(struct ncclComm *c, struct channel *ch) {
     struct transit *t = ch->transit;
     uint64_t read = atomic_load(&ch->out->read);
@@ -109,9 +116,9 @@ static int next_frame(struct ncclComm *c, struct channel *ch) {
         return 1;
     t->out_done = 0;
     t->follows = NULL;
-    int news = atomic_exchange(&t->tell, 0), failed = atomic_load(&c->seat->failed);
-    if (news && !t->said_failed) {
-        t->said_failed = failed;
+    if (has_news(c, ch)) {
+        t->tell = 0;
+        int failed = t->said_failed = atomic_load(&c->seat->failed);
         t->out = (struct frame){.kind = failed ? FAILED : WAITS, .result = failed};
         t->out.bytes = failed ? WHY_BYTES : 0;
         t->follows = c->seat->why;
@@ -179,7 +186,7 @@ static void *carry(void *argument) {
             open++;
             if (is_time)
                 ch->transit->tell = 1;
-            news += ch->transit->tell || (ch->transit->sending && ch->transit->out.kind != DATA);
+            news += has_news(c, ch) || (ch->transit->sending && ch->transit->out.kind != DATA);
             polled[1 + p].events =
                 (short)((wants_input(ch) ? POLLIN : 0) | (next_frame(c, ch) ? POLLOUT : 0));
             if (polled[1 + p].events)

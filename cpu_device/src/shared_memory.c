@@ -10,6 +10,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+// As long as a few hundred yields on an idle core.
+static const double PATIENCE_SECONDS = 2e-4;
+
 // Sends an open file to another process through a Unix socket.
 static int hand_over(int s, int file) {
     char byte = 1;
@@ -147,7 +150,7 @@ ncclResult_t cpu_share_memory(struct rendezvous *m) {
     c->seat = &all[c->seat_number];
     cpu_map_peers(c);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    c->patience = seats <= cores ? 500 : 0;
+    c->patience = seats <= cores ? PATIENCE_SECONDS : 0;
     cpu_share_cores(processes);
     return ncclSuccess;
 }

@@ -13,6 +13,7 @@
 
 enum { SPINS = 100, YIELDS = 10 };
 static const double CHECK_SECONDS = 0.25;
+static const double SUSPENDED_SECONDS = 1; // later checks mean that this process did not run
 static const double SILENT_SECONDS = 5; // a rank on another host says each second that it is alive
 
 static int is_transfer(const struct call *call) {
@@ -165,6 +166,8 @@ static void look_for(struct ncclComm *c, const void *argument) {
 // The peer has not come to our call. If it is in a call of another communicator that comes after
 // ours on this rank, both ranks wait for each other. The checker of ordering makes sure that each
 // rank orders the calls of its communicators, but it cannot compare the orders of two ranks.
+// Reports it at the second check in a row only: this process may have been stopped since the caller
+// looked for the peer's message, and between two checks the caller looks again.
 static ncclResult_t compare_orders(struct cpu_wait *w) {
     struct ncclComm *c = w->comm;
     const struct seat *seat = c->channels[w->peer].seat;
@@ -174,7 +177,8 @@ static ncclResult_t compare_orders(struct cpu_wait *w) {
     pthread_mutex_unlock(&c->lock);
     if (u.call.kind != CALL_NONE && u.call.kind < CALL_SEND)
         cpu_for_each_comm(look_for, &argument);
-    if (!u.is_ours)
+    w->crossed = u.is_ours ? w->crossed + 1 : 0;
+    if (w->crossed < 2)
         return ncclSuccess;
     snprintf(why, sizeof why,
              "CPU_DEVICE_CHECK: the ranks use two communicators in different orders, and wait for "
@@ -200,6 +204,8 @@ ncclResult_t cpu_check_wait(struct cpu_wait *w) {
         w->at = in_stream && c->place ? cpu_describe_place(c->place) : NULL;
         cpu_for_each_comm(show_call, w);
     }
+    if (now - w->checked > SUSPENDED_SECONDS) // perhaps with all other ranks, which then need time
+        w->since += now - w->checked - CHECK_SECONDS;
     w->checked = now;
     for (int p = 0; p < c->ranks; p++) {
         struct channel *ch = &c->channels[p];
@@ -232,17 +238,26 @@ ncclResult_t cpu_check_wait(struct cpu_wait *w) {
     return ncclSuccess;
 }
 
+// Returns 1 if it is too early to sleep. On a busy machine, a yield may take as long as many turns
+// of other processes, so the clock decides.
+static int shall_yield(const struct cpu_wait *w) {
+    double waited = cpu_now() - w->since;
+    return (w->tries <= SPINS + YIELDS && waited < CHECK_SECONDS) ||
+           (waited < w->comm->patience && cpu_streams_computing() == 1);
+}
+
 ncclResult_t cpu_wait_round(struct cpu_wait *w) {
     struct ncclComm *c = w->comm;
     w->tries++;
     if (w->tries <= SPINS) {
         cpu_relax();
-    } else if (w->tries <= SPINS + YIELDS ||
-               (w->tries <= c->patience && cpu_streams_computing() == 1)) {
+        return ncclSuccess;
+    }
+    if (!w->since)
+        w->since = w->checked = cpu_now();
+    if (!w->armed && shall_yield(w)) {
         sched_yield();
     } else if (!w->armed) {
-        if (!w->since)
-            w->since = w->checked = cpu_now();
         w->armed = 1;
         w->bell = atomic_load(&c->seat->bell);
         atomic_store(&c->seat->asleep, 1);

@@ -4,6 +4,18 @@
 #include <pthread.h>
 #include <sys/syscall.h>
 
+// Returns the state of a process or thread, such as 'S' if it sleeps, or 0 if it has just ended.
+static char state_of(int id) {
+    char path[40], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", id);
+    FILE *stat = fopen(path, "r");
+    if (stat && fscanf(stat, "%*d (%*[^)]) %c", &state) != 1)
+        state = 0;
+    if (stat)
+        fclose(stat);
+    return state;
+}
+
 // A stopped rank, for example in a debugger, is not dead, so the others wait.
 static void stop_for_a_while(int rank) {
     ncclComm_t comm = join(3, rank);
@@ -27,6 +39,44 @@ static void stop_for_a_while(int rank) {
     OK(cudaStreamSynchronize(stream));
     HOLDS(x, 100003, 3);
     OK(ncclCommDestroy(comm));
+}
+
+static void await_a_long_wait(void) {
+    while (!strstr(ncclGetLastError(NULL), "waits in"))
+        rest();
+}
+
+// Rank 1 stops rank 0, which waits for it, for longer than rank 0 would wait. Meanwhile, rank 1
+// does what rank 0 waits for, and goes on to the next communicator. Rank 0 must notice first that
+// it need not wait any more.
+static void stop_while_the_other_goes_on(int rank) {
+    enum { SECONDS = 3 };
+    setenv("CPU_DEVICE_CHECK", "1", 1);
+    setenv("CPU_DEVICE_TIMEOUT", rank ? "60" : "3", 1);
+    ncclComm_t first = join(2, rank), second = join(2, rank);
+    cudaStream_t stream = new_stream();
+    float *x = new_floats(10, 1);
+    double stopped = 0;
+    if (rank == 1) {
+        await(CALLED, 1);
+        stopped = clock_now();
+        kill(rendezvous->pid[0], SIGSTOP);
+        while (state_of(rendezvous->pid[0]) != 'T')
+            rest();
+    }
+    OK(ncclAllReduce(x, x, 10, ncclFloat, ncclSum, first, stream));
+    OK(ncclAllReduce(x, x, 10, ncclFloat, ncclSum, second, stream));
+    await_a_long_wait();
+    post(CALLED);
+    if (rank == 1) {
+        while (clock_now() < stopped + SECONDS + 1)
+            rest();
+        kill(rendezvous->pid[0], SIGCONT);
+    }
+    OK(cudaStreamSynchronize(stream));
+    HOLDS(x, 10, 4);
+    OK(ncclCommDestroy(first));
+    OK(ncclCommDestroy(second));
 }
 
 // The death of a rank.
@@ -118,6 +168,20 @@ TEST(death_in_any_collective_is_reported) {
         if (which % 4 == 3 || which == COLLECTIVES - 1)
             finish_ranks();
     }
+}
+
+// With many other processes on the cores, a yield takes as long as their turns.
+static int is_busy;
+
+int sched_yield(void) {
+    return is_busy ? usleep(100000) : (int)syscall(SYS_sched_yield);
+}
+
+TEST(death_is_reported_on_a_busy_machine) {
+    is_busy = 1;
+    start_death(ALL_REDUCE, 2, 1, WHILE_OTHERS_WAIT);
+    finish_ranks();
+    is_busy = 0;
 }
 
 // A forked child of a rank lives on with the inherited files. The other ranks still notice the
@@ -285,16 +349,6 @@ static void abort_and_go_on(int rank) {
     OK(ncclCommAbort(comm));
 }
 
-static int is_asleep(const char *thread) {
-    char path[300], state = 0;
-    snprintf(path, sizeof path, "/proc/self/task/%s/stat", thread);
-    FILE *stat = fopen(path, "r"); // NULL: the thread has just ended
-    int found = stat && fscanf(stat, "%*d (%*[^)]) %c", &state) == 1;
-    if (stat)
-        fclose(stat);
-    return found && state == 'S';
-}
-
 // Waits until all other threads of this process sleep. Each of them is then inside a call that
 // waits.
 static void await_others_sleep(void) {
@@ -304,7 +358,8 @@ static void await_others_sleep(void) {
         DIR *threads = opendir("/proc/self/task");
         times++;
         for (struct dirent *thread; (thread = readdir(threads));)
-            if (*thread->d_name != '.' && strcmp(thread->d_name, own) && !is_asleep(thread->d_name))
+            if (*thread->d_name != '.' && strcmp(thread->d_name, own) &&
+                state_of(atoi(thread->d_name)) != 'S')
                 times = 0;
         closedir(threads);
     }
@@ -468,6 +523,7 @@ TEST(deaths_on_other_hosts_are_reported) {
 int main(int argc, char **argv) {
     RANKS(ranks_wait_for_a_stopped_rank, 3, stop_for_a_while, NULL);
     RANKS(ranks_wait_for_a_stopped_rank, 3, stop_for_a_while, "aab");
+    RANKS(ranks_wait_for_a_stopped_rank, 2, stop_while_the_other_goes_on, NULL);
     RANKS(exit_does_not_wait_for_the_peers, 2, leave_from_inside, NULL);
     RANKS(exit_does_not_wait_for_the_peers, 2, leave_and_destroy, NULL);
     return run_rank_tests(argc, argv);
