@@ -18,3 +18,7 @@ load helpers
 @test "wrong cures of the faults are refused with a reason" {
     refuse_wrong_answers debug
 }
+
+@test "mutants of the right answers are refused, unless they are right, too" {
+    refuse_mutants debug
+}

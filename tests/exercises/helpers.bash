@@ -168,3 +168,12 @@ accept_right_answers() { # STEP
         [ ! -e "tests/exercises/right/$number" ] || try_answers "$number" right 0
     done
 }
+
+# mutants.py makes wrong answers from the right one; make test-nightly tries them.
+refuse_mutants() { # STEP
+    local number status=0
+    for number in $([ -z "${WRONG_ANSWERS:-}" ] || exercises "$1"); do
+        tests/exercises/mutants.py "$mine" "$number" || status=1
+    done
+    return $status
+}

@@ -88,3 +88,12 @@ runs() { # whether the program runs
     grep -qF 'if (f->prefetch && next >= 0 && next < f->model->count)' said
     refute grep -q '^<' said
 }
+
+@test "a mutant is a wrong answer in one place, or listed as right" {
+    run tests/exercises/mutants.py "$mine" 2.1 ncclAvg
+    [ "$status" = 0 ]
+    [[ ${lines[0]} == "refused, wrong  with 2 ranks, "*": train.c: ncclAvg, t->comm, t->stream));" ]]
+    [ "${lines[1]}" = '2.1: 1 mutants, 1 refused' ]
+    run tests/exercises/mutants.py "$mine" 5.1 "begin <="
+    [ "${lines[1]}" = '5.1: 1 mutants, 1 equal' ]
+}

@@ -16,3 +16,7 @@ load helpers
 @test "wrong answers are refused with a reason" {
     refuse_wrong_answers '[0-9]'
 }
+
+@test "mutants of the right answers are refused, unless they are right, too" {
+    refuse_mutants '[0-9]'
+}
