@@ -2,6 +2,7 @@
 #include "02_multigpu_fork/nccl_check.h"
 #include "common/device/device.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -24,25 +25,6 @@ void describe_run(char *plan, size_t size, const struct dataset *train, const st
     options_list(tables, plan + used, size - used);
 }
 
-// Copies the plan of the rank root to all ranks.
-static ncclResult_t share(struct plan *plan, void *buffer, int root, ncclComm_t comm,
-                          cudaStream_t stream) {
-    CUDA_CHECK(cudaMemcpyAsync(buffer, plan, sizeof *plan, cudaMemcpyHostToDevice, stream));
-    ncclResult_t result = ncclBroadcast(buffer, buffer, sizeof *plan, ncclChar, root, comm, stream);
-    CUDA_CHECK(cudaMemcpyAsync(plan, buffer, sizeof *plan, cudaMemcpyDeviceToHost, stream));
-    CUDA_CHECK(cudaStreamSynchronize(stream));
-    return result;
-}
-
-// Sets *number to the smallest one of all ranks.
-static ncclResult_t find_smallest(int *number, void *buffer, ncclComm_t comm, cudaStream_t stream) {
-    CUDA_CHECK(cudaMemcpyAsync(buffer, number, sizeof *number, cudaMemcpyHostToDevice, stream));
-    ncclResult_t result = ncclAllReduce(buffer, buffer, 1, ncclInt, ncclMin, comm, stream);
-    CUDA_CHECK(cudaMemcpyAsync(number, buffer, sizeof *number, cudaMemcpyDeviceToHost, stream));
-    CUDA_CHECK(cudaStreamSynchronize(stream));
-    return result;
-}
-
 // Returns the position of the first part that differs.
 static size_t find_difference(const char *a, const char *b) {
     size_t part = 0;
@@ -57,31 +39,35 @@ static int part_length(const char *part) {
     return end ? end - part : (int)strlen(part);
 }
 
+static void refuse_plan(const struct plan *plans, int rank) {
+    size_t part = find_difference(plans[rank].text, plans[0].text);
+    const char *its = plans[rank].text + part, *wanted = plans[0].text + part;
+    fail("rank %d on %s has \"%.*s\", rank 0 has \"%.*s\": do all ranks have the same options "
+         "and data, and see the same --snapshot folder?",
+         rank, plans[rank].host, part_length(its), its, part_length(wanted), wanted);
+}
+
 ncclResult_t agree(const char *plan, ncclComm_t comm, cudaStream_t stream) {
-    struct plan mine = {.host = ""}, first;
     int rank, world;
-    void *buffer;
-    ncclResult_t result;
     NCCL_CHECK(ncclCommUserRank(comm, &rank));
     NCCL_CHECK(ncclCommCount(comm, &world));
-    gethostname(mine.host, sizeof mine.host - 1);
-    snprintf(mine.text, sizeof mine.text, "%s", plan);
-    first = mine;
-    CUDA_CHECK(cudaMalloc(&buffer, sizeof first));
-    if ((result = share(&first, buffer, 0, comm, stream)))
-        return result;
-    int differs = strcmp(mine.text, first.text) ? rank : world; // after find_smallest: this rank
-    if ((result = find_smallest(&differs, buffer, comm, stream)))
-        return result;
-    if (differs < world && device_computes()) { // otherwise, it has copied nothing, either
-        if ((result = share(&mine, buffer, differs, comm, stream)))
-            return result;
-        size_t part = find_difference(mine.text, first.text);
-        const char *other = mine.text + part, *wanted = first.text + part;
-        fail("rank %d on %s has \"%.*s\", rank 0 has \"%.*s\": do all ranks have the same options "
-             "and data, and see the same --snapshot folder?",
-             differs, mine.host, part_length(other), other, part_length(wanted), wanted);
-    }
+    size_t bytes = world * sizeof(struct plan);
+    struct plan *plans = calloc(world, sizeof *plans), *buffer;
+    if (!plans)
+        fail("no memory for %zu bytes", bytes);
+    gethostname(plans[rank].host, sizeof plans->host - 1);
+    snprintf(plans[rank].text, sizeof plans->text, "%s", plan);
+    CUDA_CHECK(cudaMalloc((void **)&buffer, bytes));
+    CUDA_CHECK(cudaMemcpyAsync(buffer, plans, bytes, cudaMemcpyHostToDevice, stream));
+    ncclResult_t result =
+        ncclAllGather(buffer + rank, buffer, sizeof *plans, ncclChar, comm, stream);
+    CUDA_CHECK(cudaMemcpyAsync(plans, buffer, bytes, cudaMemcpyDeviceToHost, stream));
+    CUDA_CHECK(cudaStreamSynchronize(stream));
+    // A device that does not compute has copied nothing.
+    for (int other = 1; !result && device_computes() && other < world; other++)
+        if (strcmp(plans[other].text, plans[0].text))
+            refuse_plan(plans, other);
     CUDA_CHECK(cudaFree(buffer));
-    return ncclSuccess;
+    free(plans);
+    return result;
 }
