@@ -34,15 +34,18 @@ struct trainer {
     float *parameters, *gradients;       // flat arrays: model.parameters floats each
     float *optimizer_state;              // flat: optimizer.state_per_parameter times as many
     float *activations[MOST_LAYERS + 1]; // [0]: the batch, [i + 1]: the outputs of layer i
-    float *dy, *dx;                      // gradients of a layer's outputs and of its inputs
-    uint8_t *labels;                     // of the batch
-    int rows;                            // samples of one forward pass
-    struct stats *stats;                 // STATS_LANES partial sums since the last read_stats
-    struct stats *sums, *host_sums;      // totals of stats, on the device and on the host
-    struct progress progress;            // completed epochs and steps
-    struct snapshot *snapshot;           // in host memory, to load and save; NULL: no --snapshot
-    int resumed;                         // 1: training continues from a snapshot file
-    struct requests requests;            // as training last looked at them
+
+    float *dy, *dx;  // gradients of a layer's outputs and of its inputs
+    uint8_t *labels; // of the batch
+    int rows;        // samples of one forward pass
+
+    struct stats *stats;            // STATS_LANES partial sums since the last read_stats
+    struct stats *sums, *host_sums; // totals of stats, on the device and on the host
+
+    struct progress progress;  // completed epochs and steps
+    struct snapshot *snapshot; // in host memory, to load and save; NULL: no --snapshot
+    int resumed;               // 1: training continues from a snapshot file
+    struct requests requests;  // as training last looked at them
 };
 
 // Reads the data and the snapshot, and builds the model. This does not need the GPU, so a wrong

@@ -58,15 +58,18 @@ struct trainer {
     float *parameters, *gradients; // flat arrays: model.parameters floats each
     float *optimizer_state;        // flat: optimizer.state_per_parameter times as many
     float **activations;           // [0]: the micro-batch, [i + 1]: the outputs of layer i
-    float *dy, *dx;                // gradients of a layer's outputs and of its inputs
-    uint8_t *labels;               // of the micro-batch
-    int rows;                      // samples of one forward pass
+
+    float *dy, *dx;  // gradients of a layer's outputs and of its inputs
+    uint8_t *labels; // of the micro-batch
+    int rows;        // samples of one forward pass
+
     struct stats *stats;           // STATS_LANES partial sums since the last read_stats
     struct sums *sums, *host_sums; // totals of stats, on the device and on the host
-    struct progress progress;      // completed epochs and steps
-    struct snapshot *snapshot;     // in host memory, to load and save; NULL: no --snapshot
-    int resumed;                   // 1: training continues from a snapshot file
-    struct requests requests;      // as training last looked at them
+
+    struct progress progress;  // completed epochs and steps
+    struct snapshot *snapshot; // in host memory, to load and save; NULL: no --snapshot
+    int resumed;               // 1: training continues from a snapshot file
+    struct requests requests;  // as training last looked at them
     int rank, world;
     double *checksums; // two numbers for check_replicas
     struct place place;
