@@ -8,9 +8,9 @@
 // a signal with a minus. output [size] gets what it prints to stdout and stderr.
 static inline int run_again(const char *variables, const char *argument, char *output,
                             size_t size) {
-    char program[1000] = "", command[1500];
-    assert_true(readlink("/proc/self/exe", program, sizeof program - 1) > 0);
-    snprintf(command, sizeof command, "exec env %s '%s' '%s' 2>&1", variables, program, argument);
+    char command[500]; // without the program's path, which may hold quotes
+    snprintf(command, sizeof command, "exec env %s /proc/%d/exe '%s' 2>&1", variables, getpid(),
+             argument);
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
     output[fread(output, 1, size - 1, pipe)] = 0;

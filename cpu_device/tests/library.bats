@@ -11,7 +11,7 @@ setup_file() {
 
 setup() {
     cd "$BATS_TEST_DIRNAME/.." || return
-    read -ra command <<<"$COMMAND"
+    mapfile -t command < <(xargs printf '%s\n' <<<"$COMMAND")
     program=$BATS_TEST_TMPDIR/program
 }
 

@@ -16,11 +16,11 @@ start_cluster() {
     [ -z "$WHY_NOT" ] || return 0
     mapfile -t programs < <(cd "$root" && grep -l '^int main(' 0*/*.c)
     need_train "${programs[@]%.c}"
-    copy_tree "$CLUSTER_ROOT/course"
+    copy_tree "$CLUSTER_ROOT/my course"
     for program in "${programs[@]%.c}"; do
-        cp "${TRAIN%01_single_gpu/train}$program" "$CLUSTER_ROOT/course/$program"
+        cp "${TRAIN%01_single_gpu/train}$program" "$CLUSTER_ROOT/my course/$program"
     done
-    tiny_data "$CLUSTER_ROOT/course/tiny"
+    tiny_data "$CLUSTER_ROOT/my course/tiny"
     cluster up 3>&-
 }
 
@@ -30,7 +30,7 @@ stop_cluster() {
 
 enter_course() {
     [ -z "$WHY_NOT" ] || skip "$WHY_NOT"
-    cd "$CLUSTER_ROOT/course" || return
+    cd "$CLUSTER_ROOT/my course" || return
 }
 
 # After a failed test, prints the output of its last job, and ends the jobs that it has left.

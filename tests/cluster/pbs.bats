@@ -12,7 +12,7 @@ setup_file() {
     fi
     start_cluster
     [ -z "$WHY_NOT" ] || return 0
-    cd "$CLUSTER_ROOT/course" || return
+    cd "$CLUSTER_ROOT/my course" || return
     export options="--data tiny --hidden 8,8 --batch 64 --epochs 2 --log-every 1"
     # shellcheck disable=SC2086 # a list of words
     "$TRAIN" $options --csv step1.csv

@@ -9,6 +9,7 @@
 #   --cores N       N of this machine's cores
 #   --shm SIZE      the size of /dev/shm (64m, if left out, as in a container)
 #   --folder NAME   the folder of the clone (course, if left out)
+#   --lang NAME     the locale (C.UTF-8, if left out), such as de_DE.UTF-8
 # It needs root. debootstrap makes the systems in ${MACHINES:-/var/tmp/course-machines}, with the mirror and the proxy of
 # this machine's apt. The images come from MNIST_MIRROR, if it is a folder here.
 set -eu
@@ -78,6 +79,7 @@ furnish() {
         chroot . sh -c "apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $with" \
             >"$box/packages" 2>&1 || fail "apt-get cannot install $with: $(tail -n 1 "$box/packages")"
     fi
+    [ "$lang" = C.UTF-8 ] || chroot . localedef -i "${lang%.*}" -f "${lang#*.}" "$lang"
     mkdir -p "$box/root/$home"
     mv "$box/course" "$box/root$home/$folder"
     if [ "$user" != root ]; then
@@ -102,15 +104,15 @@ live() {
     umount -l old
     [ "$user" = root ] || become=(setpriv --reuid "$user" --regid "$user" --init-groups)
     cd "$home/$folder"
-    "${become[@]}" env -i HOME="$home" USER="$user" TERM=xterm LANG=C.UTF-8 ${mnist:+"MNIST_MIRROR=file://$mnist"} \
+    "${become[@]}" env -i HOME="$home" USER="$user" TERM=xterm LANG="$lang" ${mnist:+"MNIST_MIRROR=file://$mnist"} \
         ${authorities:+NODE_EXTRA_CA_CERTS=/usr/local/authorities.crt} \
         PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin bash -c "$command"
 }
 
-as=root net=host with='' cuda='' cores='' shm=64m folder=course
+as=root net=host with='' cuda='' cores='' shm=64m folder=course lang=C.UTF-8
 while [[ ${1:-} == -* ]]; do
     case $1 in
-    --as | --net | --with | --cores | --shm | --folder) declare "${1#--}=${2:?a value for $1 is missing}" && shift ;;
+    --as | --net | --with | --cores | --shm | --folder | --lang) declare "${1#--}=${2:?a value for $1 is missing}" && shift ;;
     --cuda) cuda=$(readlink -e /usr/local/cuda) || fail 'there is no /usr/local/cuda here' ;;
     *) fail "$1 is no option of machine.sh; the head of the script lists them" ;;
     esac
@@ -121,6 +123,7 @@ done
 suite=$1 command=$2 user=root home=/root
 [ "$as" = root ] || user=attendee home=/home/attendee
 [ "$as" != sudo ] || with+=,sudo
+[ "$lang" = C.UTF-8 ] || with+=,locales
 with=${with//,/ }
 mnist=${MNIST_MIRROR:-} mnist=${mnist#file://}
 mnist=$(readlink -e "$mnist" || true)
@@ -138,7 +141,7 @@ mkdir "$box/changes" "$box/work" "$box/root"
 git clone -q --no-hardlinks "$(dirname "$0")/../.." "$box/course"
 
 # All mounts and processes belong to namespaces, which end with the command.
-export as net with cuda shm folder command user home mnist authorities bare box
+export as net with cuda shm folder lang command user home mnist authorities bare box
 export -f fail furnish live
 ${cores:+taskset -c "0-$((cores - 1))"} unshare -m -p -f -u -i --kill-child \
     bash -euc "furnish; exec unshare $([ "$net" = host ] || echo --net) bash -euc live"

@@ -24,8 +24,8 @@ try 'Debian 13, sudo' --as sudo trixie 'make quickstart && WERROR=1 make test-qu
 try 'Ubuntu 24.04, root' noble 'make quickstart && WERROR=1 make test-quick'
 try 'Ubuntu 22.04, whose bats is too old' jammy 'make test-quick && tools/deps.sh test && tests/run.sh tools/run'
 try 'clang' --with clang noble 'make quickstart CC=clang && CC=clang WERROR=1 make test-quick'
-try 'an ordinary user in a folder with a space' --as user --folder 'my course' --with $build,libcmocka-dev bookworm \
-    'make quickstart && make test-quick'
+try 'an ordinary user in a folder with a space and other signs, in German' --as user --folder "Jörg's course, 100% \$5 #1: a" \
+    --lang de_DE.UTF-8 --with $build,libcmocka-dev bookworm 'make quickstart && make test-quick'
 try 'the clone of another user' --with $build,libcmocka-dev,bats,python3 bookworm \
     'chown -R 1000 . && make quickstart && tests/run.sh tools/run'
 try 'an ordinary user who lacks packages' --as user bookworm \

@@ -1,19 +1,21 @@
 #!/usr/bin/env bats
-# Tests of the Makefile in copies of the tree: building, rebuilding, cleaning and messages.
+# Tests of the Makefile in copies of the tree: building, rebuilding, cleaning and messages. The folder has a name such as people
+# give, with signs that have a meaning for make or the shell.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
 # Builds step 1 once for all tests.
 setup_file() {
     unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD
-    copy_tree "$BATS_FILE_TMPDIR/tree"
-    make -s -C "$BATS_FILE_TMPDIR/tree" -j2 DEVICE=cpu step1
+    export tree="Jörg's tree, 100% \$5 #1: a"
+    copy_tree "$BATS_FILE_TMPDIR/$tree"
+    make -s -C "$BATS_FILE_TMPDIR/$tree" -j2 DEVICE=cpu step1
     use_cached_nvcc || true
 }
 
 setup() {
-    cp -a "$BATS_FILE_TMPDIR/tree" "$BATS_TEST_TMPDIR/tree"
-    cd "$BATS_TEST_TMPDIR/tree" || return
+    cp -a "$BATS_FILE_TMPDIR/$tree" "$BATS_TEST_TMPDIR"
+    cd "$BATS_TEST_TMPDIR/$tree" || return
     # The tests inherit nothing from a make that runs them but the flags of tests/run.sh, whose objects ccache knows.
     unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD MNIST_MIRROR
     nvcc=$(ls "$root/build/toolkit/bin/nvcc" 2>/dev/null || true)
@@ -157,4 +159,8 @@ cpu zlib.h EBROOTZLIB
 gpu cublas_v2.h CUDA_HOME
 nccl nccl.h NCCL_HOME
 END
+}
+
+@test "make site refuses a folder that its packages cannot read" {
+    fails 1 'error: the packages that make the site read no folder whose path has a %' tools/author/site.sh build/site
 }

@@ -3,6 +3,12 @@
 # slides that make slides has made, if any. docs/site/eleventy.config.js says what the site has.
 set -eu
 
+case $PWD in
+*[%#?:\\]*)
+    echo "error: the packages that make the site read no folder whose path has a % # ? : or \\: move this one, $PWD" >&2
+    exit 1
+    ;;
+esac
 rm -rf "$1"
 NODE_PATH=$PWD/build/site-node/node_modules SITE=$1 build/site-node/node_modules/.bin/eleventy \
     --config=docs/site/eleventy.config.js --quiet
