@@ -35,14 +35,18 @@ static int close_to(double a, double b) {
     return fabs(a - b) <= 1e-5 * fmax(1, fabs(b));
 }
 
+static float smoothing; // --label-smoothing
+
 // The loss of one row.
 static double loss(const double *z, int classes, int label) {
-    double largest = z[0], sum = 0;
+    double largest = z[0], sum = 0, mean = 0;
     for (int c = 1; c < classes; c++)
         largest = fmax(largest, z[c]);
-    for (int c = 0; c < classes; c++)
+    for (int c = 0; c < classes; c++) {
         sum += exp(z[c] - largest);
-    return log(sum) + largest - z[label];
+        mean += z[c] / classes;
+    }
+    return log(sum) + largest - (1 - smoothing) * z[label] - smoothing * mean;
 }
 
 // The gradient of the loss with respect to z[c], by its definition: how much the loss changes if
@@ -76,6 +80,10 @@ static const char *explain_gradient(const float *z, int label, int classes, int 
         return "It is not multiplied by the scale.";
     if (close_to(got, -want))
         return "It has the wrong sign: the update subtracts the gradient.";
+    if (smoothing > 0)
+        return "Without --label-smoothing, it is right. The lines below add what this option "
+               "changes, "
+               "so your line needs no smoothing.";
     if (c == label && close_to(got, softmax * scale))
         return "It is the softmax. A larger logit at the label lowers the loss: subtract 1 there.";
     return "The derivative of -log(softmax(z)[label]) with respect to z[c] is the softmax of c, "
@@ -95,7 +103,8 @@ static int check_loss(int rows, int classes, float spread) {
     float *device_logits = to_device(logits, bytes), *dlogits = to_device(unwritten, bytes);
     uint8_t *device_labels = to_device(labels, rows);
     struct stats *stats = to_device(lanes, STATS_LANES * sizeof *lanes);
-    softmax_cross_entropy(device_logits, device_labels, rows, classes, scale, dlogits, stats, 0, 0);
+    softmax_cross_entropy(device_logits, device_labels, rows, classes, scale, dlogits, stats,
+                          smoothing, 0);
     const float *got = to_host(dlogits, bytes);
     for (int row = 0; row < rows; row++)
         for (int c = 0; c < classes; c++) {
@@ -110,7 +119,8 @@ static int check_loss(int rows, int classes, float spread) {
                    explain_gradient(z, labels[row], classes, c, value, want, scale));
             return 1;
         }
-    softmax_cross_entropy(device_logits, device_labels, rows, classes, scale, NULL, stats, 0, 0);
+    softmax_cross_entropy(device_logits, device_labels, rows, classes, scale, NULL, stats,
+                          smoothing, 0);
     double samples = 0;
     lanes = to_host(stats, STATS_LANES * sizeof *lanes);
     for (int lane = 0; lane < STATS_LANES; lane++)
@@ -270,5 +280,8 @@ int main(int argc, char **argv) {
         return check_mask(1, 300, 300);
     if (argc == 2 && !strcmp(argv[1], "sgd"))
         return check_sgd(0.75f, 0) || check_sgd(0, 0) || check_sgd(0.75f, 0.125f);
-    return check_loss(3, 4, 1) || check_loss(STATS_LANES + 5, 10, 4) || check_loss(130, 10, 1000);
+    if (check_loss(3, 256, 1) || check_loss(STATS_LANES + 5, 10, 4) || check_loss(130, 10, 1000))
+        return 1;
+    smoothing = 0.125f;
+    return check_loss(3, 4, 1);
 }
