@@ -82,8 +82,7 @@ static const char *explain_gradient(const float *z, int label, int classes, int 
         return "It has the wrong sign: the update subtracts the gradient.";
     if (smoothing > 0)
         return "Without --label-smoothing, it is right. The lines below add what this option "
-               "changes, "
-               "so your line needs no smoothing.";
+               "changes, so your line needs no smoothing.";
     if (c == label && close_to(got, softmax * scale))
         return "It is the softmax. A larger logit at the label lowers the loss: subtract 1 there.";
     return "The derivative of -log(softmax(z)[label]) with respect to z[c] is the softmax of c, "

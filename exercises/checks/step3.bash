@@ -62,3 +62,18 @@ launch() {
     [ $code != 124 ] || wrong "the launcher had not ended after $limit s" "Command: launch $*" \
         'Does it wait in your part? It must go on, and handle the next event in wait_for_events.'
 }
+
+# launch_until_sigterm OPTION... COMMAND...: like launch, and a user ends the launcher when both of its ranks have written a
+# line to $log.
+launch_until_sigterm() {
+    local pid
+    local -x log=$SCRATCH/log
+    code=0
+    rm -f "$log"
+    remember "$program" "$@"
+    timeout -k 1 "$limit" "$program" "$@" >"$SCRATCH/out" 2>"$SCRATCH/err" &
+    pid=$!
+    until [ "$(wc -l <"$log")" = 2 ] || ! kill -0 $pid; do sleep 0.02; done
+    kill -TERM $pid # timeout passes it on
+    wait $pid || code=$?
+} 2>/dev/null # the shell reports signals there
