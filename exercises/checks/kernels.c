@@ -159,10 +159,10 @@ static void update(enum update kind, double *p, double *v, double g, double lr, 
 }
 
 static int check_sgd(float momentum, float weight_decay) {
-    const float lr = 0.3f;
     float *p = random_floats(COUNT, 1, 1), *v = random_floats(COUNT, 1, 2);
     float *device_p = to_device(p, COUNT * sizeof *p), *device_v = to_device(v, COUNT * sizeof *v);
     for (int step = 0; step < SGD_STEPS; step++) {
+        float lr = 0.15f * (SGD_STEPS - 1 - step);
         float *g = random_floats(COUNT, 1, 3 + step), *device_g = to_device(g, COUNT * sizeof *g);
         double was_p = p[COUNT - 1], was_v = v[COUNT - 1];
         sgd_step(device_p, device_g, device_v, COUNT, lr, momentum, weight_decay, 0);
@@ -278,7 +278,8 @@ int main(int argc, char **argv) {
     if (is_running)
         return check_mask(1, 300, 300);
     if (argc == 2 && !strcmp(argv[1], "sgd"))
-        return check_sgd(0.75f, 0) || check_sgd(0, 0) || check_sgd(0.75f, 0.125f);
+        return check_sgd(0.75f, 0) || check_sgd(0, 0) || check_sgd(0.75f, 0.125f) ||
+               check_sgd(0, 0.125f);
     if (check_loss(3, 256, 1) || check_loss(STATS_LANES + 5, 10, 4) || check_loss(130, 10, 1000))
         return 1;
     smoothing = 0.125f;
