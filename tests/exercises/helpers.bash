@@ -173,7 +173,7 @@ accept_right_answers() { # STEP
 refuse_mutants() { # STEP
     local number status=0
     for number in $([ -z "${WRONG_ANSWERS:-}" ] || exercises "$1"); do
-        tests/exercises/mutants.py "$mine" "$number" || status=1
+        tests/exercises/mutants.py "$number" || status=1
     done
     return $status
 }

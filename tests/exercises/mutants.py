@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""mutants.py [--list] FOLDER NUMBER [TEXT]: makes plausible wrong answers to an exercise from the right one, and checks each.
+"""mutants.py [--list] NUMBER [TEXT]: makes plausible wrong answers to an exercise from the right one, and checks each.
 
 The right answer is the lines of the step that the task of the exercise removes. A mutant changes one place there: a
 statement or a factor less, a condition negated or fixed, another operator, a number or a name of the same type instead,
-two statements exchanged. It does not count if it does not compile, or if the compiler makes the same code as from the
+two statements exchanged, a wait of the host more. It does not count if it does not compile, or if the compiler makes the same code as from the
 step or from another mutant. Prints a line for each mutant; with --list, only its name, and with TEXT, only of those
-whose names hold it. The file equal lists the mutants that the check accepts, with the reasons why they are right. FOLDER is for
-the sources."""
+whose names hold it. The file equal lists those that the check accepts, with the reasons why they are right."""
 
 import difflib
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections import defaultdict
 from pathlib import Path
 
@@ -22,7 +23,7 @@ REPLACED = [
     (r'cudaStreamWaitEvent\([^,]*, ([^,]*), 0\)', [r'cudaEventSynchronize(\1)']),
     (r' < ', [' <= ']), (r' <= ', [' < ']), (r' > ', [' >= ']), (r' >= ', [' > ']), (r' == ', [' != ']), (r' != ', [' == ']),
     (r' \+ ', [' - ']), (r' - ', [' + ']), (r' \* ', [' / ']), (r' / ', [' * ']),
-    (r' [-+]= ', [' = ']), (r' = (?!\{)', [' += ']),
+    (r' [-+]= ', [' = ']), (r'\] = ', ['] += ']),
     (r' && ', [' || ']), (r' \|\| ', [' && ']), (r'!(?=[\w(])', ['']),
     (r' [-+*/%] ' + OPERAND, ['']), (OPERAND + r' [-+*/%] ', ['']),
     (r'(?<![\w.])0(?![\w.])', ['1']), (r'(?<![\w.])1(?![\w.])', ['0', '2']),
@@ -60,10 +61,10 @@ def masked(line):
     return re.sub(r'//.*', '', re.sub(r'"(\\.|[^"\\])*"', lambda m: '"' + '~' * (len(m[0]) - 2) + '"', line))
 
 
-def other_names(name, holder, whole, function, types):
+def other_names(name, holder, before, line, whole, types):
     """Two names of the same type, first those that share a word with this one. A number also becomes a constant."""
-    here = types if holder else types_in(function)
-    used = re.findall(re.escape(holder) + r'\b(\w+)\b(?!\()', whole) if holder else list(here)
+    here = types if holder else types_in(before + line)
+    used = re.findall(re.escape(holder) + r'\b(\w+)\b(?!\()', whole) if holder else types_in(before)
     fitting = [other for other in dict.fromkeys(used) if other != name and here[other] & here[name]]
     fitting.sort(key=lambda other: not set(other.split('_')) & set(name.split('_')))
     return [holder + other for other in fitting[:2]] + (['0', '1'] if here[name] == {'integer'} else [])
@@ -77,9 +78,9 @@ def changed(lines, i, types):
             for new in replacements:
                 yield lines[i][:m.start()] + m.expand(new) + lines[i][m.end():]
     begin = max((k for k in range(i + 1) if re.match(r'[a-z_].*\(', lines[k])), default=0)
-    end = lines.index('}', i) if '}' in lines[i:] else len(lines)
+    before, whole = '\n'.join(lines[begin:i]), '\n'.join(lines)
     for m in re.finditer(r'(\w+(?:->|\.))?\b([a-z]\w*)\b(?!\(|->|\.)', code):
-        for new in other_names(m[2], m[1] or '', '\n'.join(lines), '\n'.join(lines[begin:end]), types):
+        for new in other_names(m[2], m[1] or '', before, code, whole, types):
             yield lines[i][:m.start()] + new + lines[i][m.end():]
 
 
@@ -106,22 +107,24 @@ def mutants_of(path, chosen):
         yield from (mutant(i, i, '', 'without ' + lines[i]) for i in chosen)
         return
     types = types_in(text_with_headers(path, set()))
-    before = None
-    for first in chosen:
-        last, code = statement(lines, first)
-        whole = '\n'.join(lines[first:last + 1])
-        condition = re.match(r'((?: *\} else)? *(?:if|while) \()(.*)(\)(?: \{)?)$', code)
-        if condition:
-            parts = re.split(r' (?:&&|\|\|) ', condition[2])
-            for new in [f'!({condition[2]})', '1', '0'] + parts * (len(parts) > 1):
-                yield mutant(first, last, condition[1] + new + condition[3])
-        elif re.match(r' +(?!for|if|else|while|//)[^ ].*;$', code):
-            yield mutant(first, last, ';', 'without ' + whole)
-            if before and before[1] == first - 1:
-                yield mutant(before[0], last, whole + '\n' + '\n'.join(lines[before[0]:first]), 'earlier: ' + whole)
-            before = first, last
-        for new in changed(lines, first, types):
-            yield mutant(first, first, new)
+    last, above = -1, None
+    for i in chosen:
+        if i > last:
+            last, code = statement(lines, i)
+            whole = '\n'.join(lines[i:last + 1])
+            condition = re.match(r'((?: *\} else)? *(?:if|while) \()(.*)(\)(?: \{)?)$', code)
+            parts = re.split(r' (?:&&|\|\|) ', condition[2]) if condition else []
+            for new in parts and [f'!({condition[2]})', '1', '0'] + parts * (len(parts) > 1):
+                yield mutant(i, last, condition[1] + new + condition[3])
+            if re.match(r' +(?!for|if|else|while|//)[^ ].*;$', code):
+                yield mutant(i, last, ';', 'without ' + whole)
+                for stream in re.findall(r'([\w.>-]*\bstream|[\w.>-]*_stream)\)+;$', code):
+                    yield mutant(i, last, f'{{ {whole} CUDA_CHECK(cudaStreamSynchronize({stream})); }}', 'a wait behind ' + whole)
+                if above and above[1] == i - 1 and not re.match(r' +(?:const |struct )*\w+ \**\w+ (?:=|\[)', code):
+                    yield mutant(above[0], last, whole + '\n' + '\n'.join(lines[above[0]:i]), 'earlier: ' + whole)
+                above = i, last
+        if not re.match(r' *(wrong_usage|fail)\(', code): # the attendee chooses the words of messages
+            yield from (mutant(i, i, new) for new in changed(lines, i, types))
 
 
 def code_of(path, text):
@@ -148,17 +151,17 @@ def check(number, folder):
     limits = {'LIMIT': '10', 'CPU_DEVICE_TIMEOUT': '3', 'CHAOS': '1'}
     run = subprocess.run(['exercises/run.sh', 'try', number, folder], env={**limits, **os.environ},
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if 'it does not compile' in run.stdout:
+        sys.exit(f'error: {number}: the check compiles with other options than this program\n{run.stdout}')
     if run.returncode == 0:
         return 'costs' if 'right, and it costs' in run.stdout else 'accepted'
     return 'refused, ' + next((line for line in run.stdout.split('\n') if line.startswith('wrong')), run.stdout)
 
 
-def main():
-    words = [word for word in sys.argv[1:] if word != '--list']
-    folder, number, part = Path(words[0]), words[1], ' '.join(words[2:])
+def try_all(number, part, folder, only_list):
+    """Tries the mutants of an exercise whose names hold the part. Returns whether one is wrong, and accepted."""
     equal = [line for line in Path(__file__).with_name('equal').read_text().split('\n') if line.startswith(number + ' ')]
     counts = defaultdict(int)
-    folder.mkdir(parents=True, exist_ok=True)
     answers = dict(answer(number, folder))
     for path, lines in answers.items():
         for source in answers:
@@ -170,14 +173,24 @@ def main():
                 continue
             codes.add(code)
             (folder / path.name).write_text(text)
-            said = '' if len(words) < len(sys.argv) - 1 else 'equal' if f'{number} {name}' in equal else check(number, folder)
+            said = 'made' if only_list else 'equal' if f'{number} {name}' in equal else check(number, folder)
             counts[said.split(',')[0]] += 1
-            print(f'{said}: {name}' if said else name, flush=True)
+            print(f'{said}: {name}', flush=True)
             equal = [line for line in equal if line != f'{number} {name}']
     for line in equal if not part else []:
         print('error: the file equal names a mutant that there is not:', line)
     print(f'{number}: {sum(counts.values())} mutants,', ', '.join(f'{counts[kind]} {kind}' for kind in sorted(counts)))
-    sys.exit(counts['accepted'] > 0 or bool(equal and not part))
+    return counts['accepted'] > 0 or bool(equal and not part)
+
+
+def main():
+    words = [word for word in sys.argv[1:] if word != '--list']
+    build = Path(os.environ.get('BUILD', 'build/cpu'))
+    build.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=build) as folder:
+        failed = try_all(words[0], ' '.join(words[1:]), Path(os.path.relpath(folder)), '--list' in sys.argv)
+        shutil.rmtree(build / os.path.relpath(folder), ignore_errors=True) # the objects
+    sys.exit(failed)
 
 
 main()
