@@ -5,7 +5,7 @@
 # If a job script is started with bash, it needs a job, such as that of qsub -I.
 if [ -z "${PBS_NODEFILE:-}" ]; then
     here=${0##*/} here=${here%.pbs}
-    [ "$here" = doctor ] || here=run-${here:0:5}
+    [ "$here" = doctor ] || here=run-${here%%-*}
     echo "error: $0 is a job script of PBS: qsub $0 on a cluster, or make $here on this machine" >&2
     exit 2
 fi

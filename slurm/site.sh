@@ -8,7 +8,7 @@ case $0 in
         here='run-step4' # the step of chain and sweep
         case ${0##*/} in
         doctor* | check*) here=${0##*/} here=${here%.sbatch} ;;
-        step[1-9]*) here=${0##*/} here=run-${here:0:5} ;;
+        step[1-9]*) here=${0##*/} here=run-${here%%[-.]*} ;;
         esac
         echo "error: $0 is a job script of Slurm: sbatch $0 on a cluster, or make $here on this machine" >&2
         exit 2
@@ -18,6 +18,7 @@ case $0 in
         echo "note: srun started this shell. If $0 waits for resources now, leave the shell, and use salloc" >&2
     ;;
 esac
+[ -n "${BASH_VERSION:-}" ] || { echo "error: $0 needs bash: bash $0" >&2 && exit 2; } # up to here, this is sh
 
 # The modules that you built the programs with. `module avail` lists their names:
 # module load cuda nccl

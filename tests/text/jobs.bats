@@ -3,27 +3,61 @@
 # shellcheck disable=SC2154 # helpers.bash sets root
 load ../helpers
 
-@test "a job script that is started with bash outside a job names the right command" {
+@test "a job script that is started with bash or sh outside a job names the right command" {
     cd "$root" || return
     unset_job
-    local script here
+    local script here shell
     for script in slurm/*.sbatch; do
         here=$(basename "$script" .sbatch)
         case $here in
         step*) here=run-${here:0:5} ;;
         chain | sweep) here=run-step4 ;;
         esac
-        fails 2 "$script is a job script of Slurm: sbatch $script on a cluster, or make $here on this machine" bash "$script"
-        [ -z "$output" ]
+        for shell in bash sh; do
+            fails 2 "$script is a job script of Slurm: sbatch $script on a cluster, or make $here on this machine" $shell "$script"
+            [ -z "$output" ]
+        done
     done
     for script in pbs/*.pbs; do
         here=$(basename "$script" .pbs)
         [ "$here" = doctor ] || here=run-${here:0:5}
         fails 2 "$script is a job script of PBS: qsub $script on a cluster, or make $here on this machine" \
-            env -u PBS_NODEFILE -u PBS_O_WORKDIR bash "$script"
+            env -u PBS_NODEFILE -u PBS_O_WORKDIR sh "$script"
         [ -z "$output" ]
     done
+    mkdir "$BATS_TEST_TMPDIR/job"
+    ln -s "$(type -P true)" "$BATS_TEST_TMPDIR/job/srun"
+    for script in slurm/*.sbatch pbs/*.pbs; do
+        [ "$(readlink -f "$(command -v sh)")" = "$(readlink -f "$BASH")" ] ||
+            fails 2 "$script needs bash: bash $script" env SLURM_JOB_ID=7 PBS_NODEFILE=/dev/null PBS_O_WORKDIR=. \
+                PATH="$BATS_TEST_TMPDIR/job:$PATH" sh "$script"
+    done
     fails 2 "sbatch slurm/step1.sbatch on a cluster" env SLURM_JOB_ID=7 PATH=/none "$BASH" slurm/step1.sbatch
+}
+
+delivered() { # SIGUSR1, to the job
+    ! (((0x$(sed -n 's/^ShdPnd:\t//p' "/proc/$pid/status") >> 9) & 1))
+}
+
+# shellcheck disable=SC2016 # variables of the scripts
+@test "a chain that gets its signal twice passes it on once, and is queued again when its ranks have saved" {
+    cd "$BATS_TEST_TMPDIR" || return
+    unset_job
+    ln -s "$root/slurm" .
+    printf '%s\n' '#!/bin/bash' 'trap "echo told >>told" USR1; : >ready' \
+        'until [ -e end ]; do sleep 0.05; done; echo saved >>order' >srun
+    printf '%s\n' '#!/bin/sh' '[ "$1" != requeue ] || echo "$1" >>order' >scontrol
+    chmod +x srun scontrol
+    SLURM_JOB_ID=7 SLURM_JOB_NAME=chain PATH=$PWD:$PATH start bash slurm/chain.sbatch
+    until_true 20 test -e ready
+    kill -USR1 "$pid"
+    until_true 20 test -e told
+    kill -USR1 "$pid"
+    until_true 20 delivered
+    touch end
+    ends 0
+    [ "$(<told)" = told ]
+    [ "$(<order)" = "$(printf 'saved\nrequeue')" ]
 }
 
 @test "the jobs of an array of PBS have a port each, in each job script" {
