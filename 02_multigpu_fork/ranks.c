@@ -2,10 +2,10 @@
 #include "02_multigpu_fork/share_gpus.h"
 #include "common/base/error.h"
 #include "common/base/options.h"
+#include "common/base/signals.h"
 #include "common/device/device.h"
 #include "common/training/report.h"
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,14 +101,15 @@ static void kill_ranks(const pid_t *pids, int world, int signal) {
 }
 
 // Waits until all ranks have ended. Passes a signal on to them, so that they save and end. If a
-// rank fails or a second signal arrives, ends the others at once. Returns the exit code.
+// rank fails or a second request arrives, ends the others at once. Returns the exit code.
 static int wait_for_ranks(pid_t *pids, int world, const sigset_t *signals) {
     int code = 0, told = 0, left = world, signal, status;
     pid_t pid;
     while (left > 0) {
         sigwait(signals, &signal);
         if (signal != SIGCHLD && code == 0) {
-            code = told ? 128 + signal : 0; // the exit code that a shell would return
+            if (count_request() == SECOND_REQUEST)
+                code = 128 + signal; // the exit code that a shell would return
             told = signal;
             kill_ranks(pids, world, signal);
         }
@@ -118,8 +119,9 @@ static int wait_for_ranks(pid_t *pids, int world, const sigset_t *signals) {
                 rank++;
             pids[rank] = 0;
             if (status && code == 0) {
-                code = told ? 128 + told : 1; // a signal ends a rank that does not train yet
-                if (!told)
+                int asked = told && WIFSIGNALED(status) && sigismember(signals, WTERMSIG(status));
+                code = told ? 128 + told : 1;
+                if (!asked) // a signal ends a rank that does not train yet
                     report_end(rank, pid, status);
             }
         }
@@ -132,16 +134,12 @@ static int wait_for_ranks(pid_t *pids, int world, const sigset_t *signals) {
 }
 
 int start_ranks(int world) {
-    const int passed_on[] = {SIGHUP, SIGINT, SIGTERM, SIGUSR1};
     pid_t parent = getpid(), pids[world];
     sigset_t signals, before;
-    struct sigaction action;
     signal(SIGCHLD, SIG_DFL); // if it is ignored, waitpid does not work
     sigemptyset(&signals);
     sigaddset(&signals, SIGCHLD);
-    for (int i = 0; i < 4; i++) // an ignored signal stays ignored, such as SIGHUP under nohup
-        if (!sigaction(passed_on[i], NULL, &action) && action.sa_handler != SIG_IGN)
-            sigaddset(&signals, passed_on[i]);
+    add_stop_signals(&signals);
     sigprocmask(SIG_BLOCK, &signals, &before);
     for (int rank = 0; rank < world; rank++) {
         pids[rank] = fork();

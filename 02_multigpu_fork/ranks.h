@@ -13,9 +13,9 @@ int choose_world(long nproc);
 void *share_memory(size_t bytes);
 
 // Starts ranks 0 to world - 1 and returns in each of them, with its number. The caller, which must
-// not have called CUDA, does not return: it waits for the ranks and exits. If one rank fails, or
-// SIGHUP, SIGINT or SIGTERM arrives, it ends all the others. Its exit code is 0 if all ranks
-// succeed, 1 if one fails, and 128 + N after signal N.
+// not have called CUDA, does not return: it waits for the ranks, passes signals on to them, and
+// exits. If one rank fails, or a second request arrives (common/base/signals.h), it ends all the
+// others. Its exit code is 0 if all ranks succeed, 1 if one fails, and 128 + N after signal N.
 int start_ranks(int world);
 
 // Returns the number of this rank's GPU: its own number, unless SHARE_GPUS=1 lets ranks share a

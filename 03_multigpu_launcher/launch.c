@@ -60,7 +60,7 @@ static void end_run(int signal) {
 // Passes signals on to the ranks. SIGTERM, SIGINT and SIGHUP also end the run.
 static void handle_signals(int signals) {
     for (int signal; (signal = read_signal(signals));) {
-        if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP)
+        if (ends_run(signal))
             end_run(signal);
         if (signal != SIGCHLD)
             signal_local_ranks(signal);

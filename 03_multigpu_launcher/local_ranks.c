@@ -3,9 +3,9 @@
 #include "03_multigpu_launcher/output.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/signals.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,24 +33,32 @@ void start_clean(void) {
 }
 
 int open_signals(void) {
-    const int passed_on[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
     sigset_t signals, blocked;
-    struct sigaction action;
     sigemptyset(&signals);
     sigaddset(&signals, SIGCHLD);
-    for (int i = 0; i < 5; i++)
-        if (!sigaction(passed_on[i], NULL, &action) &&
-            action.sa_handler != SIG_IGN) // nohup ignores SIGHUP, for example
-            sigaddset(&signals, passed_on[i]);
+    sigaddset(&signals, SIGUSR2);
+    add_stop_signals(&signals);
     blocked = signals;
     sigaddset(&blocked, SIGPIPE); // the reader of the launcher's output may end
     sigprocmask(SIG_BLOCK, &blocked, &blocked_before);
     return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+int ends_run(int signal) {
+    return signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
+}
+
 int read_signal(int signals) {
     struct signalfd_siginfo info;
-    return read(signals, &info, sizeof info) == sizeof info ? (int)info.ssi_signo : 0;
+    while (read(signals, &info, sizeof info) == sizeof info) {
+        int signal = (int)info.ssi_signo;
+        enum request request = ends_run(signal) ? count_request() : FIRST_REQUEST;
+        if (request == FIRST_REQUEST)
+            return signal;
+        if (request == SECOND_REQUEST)
+            exit(128 + signal);
+    }
+    return 0;
 }
 
 // Handles all signals again as the parent of the launcher wanted.

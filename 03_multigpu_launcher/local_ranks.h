@@ -21,8 +21,12 @@ void start_clean(void);
 // events.
 int open_signals(void);
 
-// Returns the next signal that has arrived, or 0 if there is none.
+// Returns the next signal that has arrived, or 0 if there is none. Skips a signal that ends the run
+// if it repeats the request of an earlier one. A second request ends this launcher at once.
 int read_signal(int signals);
+
+// Returns 1 for SIGTERM, SIGINT and SIGHUP.
+int ends_run(int signal);
 
 // Prepares the start of launch_opt.nproc ranks.
 void prepare_local_ranks(void);

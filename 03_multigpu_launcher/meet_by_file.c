@@ -1,11 +1,10 @@
 #include "03_multigpu_launcher/meet_by_file.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
-#include "common/training/requests.h"
+#include "common/base/signals.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,12 +9,9 @@ struct requests { // doubles, so they can be added up like struct stats
     double pace;  // training steps from one wait to the next, a whole number
 };
 
-// From now on, SIGINT, SIGTERM, SIGHUP and SIGUSR1 set the request to stop, unless they are
-// ignored.
+// From now on, a signal (common/base/signals.h) sets the request to stop, and a second request ends
+// the process at once.
 void stop_on_signals(void);
-
-// Sets another handler for these signals, unless they are ignored.
-void handle_stop_signals(void (*handler)(int signal));
 
 struct requests current_requests(void);
 

@@ -224,6 +224,30 @@ both_got() { # SIGNAL
     done
 }
 
+# Sends SIGTERM again, until it is a second request.
+ended_by_second_request() {
+    kill -TERM "$pid" 2>/dev/null || true
+    has_ended "$pid"
+}
+
+@test "signals that follow at once are one request, and a second request ends the launcher and its ranks" {
+    local rank='for s in TERM INT HUP; do trap "echo $s >>got.$RANK" $s; done
+        : >ready.$RANK; while :; do sleep 1000 & wait; done'
+    for launch in "$launch" "${launch/03_multigpu_launcher/04_multinode}"; do
+        rm -f ready.* got.*
+        start "$launch" --nproc-per-node 2 bash -c "$rank"
+        until_true 20 test -e ready.0 -a -e ready.1
+        kill -TERM "$pid"
+        kill -INT "$pid"
+        until_true 20 test -s got.0 -a -s got.1
+        until_true 20 ended_by_second_request
+        ends 143
+        [ "$(cat got.* | wc -l)" = 2 ] # the first of both that the launcher reads
+        [ "$(wc -l <err)" = 1 ]
+        grep -q "^error ($(hostname)): a second signal ended this run before it had saved" err
+    done
+}
+
 @test "a killed launcher leaves no process behind" {
     printf '%s\n' '#!/bin/sh' "trap '' TERM" "touch ready.\$RANK" 'exec sleep 1000' >rank
     chmod +x rank

@@ -37,9 +37,9 @@ await_training() {
     find_ranks
 }
 
-# A signal, once more, ends the parent soon.
-ended_by() { # SIGNAL
-    kill -"$1" "$pid" 2>/dev/null || true
+# The same signal again ends the parent as soon as it is a second request.
+ended_by() { # SIGNAL PID
+    kill -"$1" -- "$2" 2>/dev/null || true
     has_ended "$pid"
 }
 
@@ -77,15 +77,17 @@ ends_by_kill() {
             start_training
             await_training
             kill -"${signal%:*}" -- $to"$pid"
+            kill -HUP -- $to"$pid" || true # the same request, because it follows at once
             ends 0
             [ ! -s err ]
             grep -qx "$(text_of STOPPED_BY_SIGNAL); without --snapshot nothing is saved" out
+            # A second request ends it at once.
+            start_stopped 2 ncclAllReduce 5
+            until_true 20 ended_by "${signal%:*}" $to"$pid"
+            ends "${signal#*:}"
+            [ "$(wc -l <err)" = 1 ]
+            grep -q "^error ($(hostname)): a second signal ended this run before it had saved" err
         done
-        # A second signal ends it at once.
-        start_stopped 2 ncclAllReduce 5
-        until_true 20 ended_by "${signal%:*}"
-        ends "${signal#*:}"
-        [ ! -s err ]
         start_stopped 2 ncclCommInitRank 1
         kill -"${signal%:*}" "$pid"
         ends "${signal#*:}"

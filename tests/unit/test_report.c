@@ -1,12 +1,15 @@
-// Tests of the progress reports with a simulated clock: this file replaces the function of libc
-// that report.c asks for the time.
+// Tests of the progress reports and of signals with a simulated clock: this file replaces the
+// function of libc that they ask for the time.
 #include "common/base/error.h"
 #include "common/data/data.h"
 #include "common/training/report.h"
+#include "common/training/requests.h"
 #include "common/training/training_options.h"
 #include "tests/test.h"
 #include <math.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
 
 static double now;
@@ -108,6 +111,36 @@ TEST(device_is_read_each_second) {
     open_report(NULL, 0, 1, 1000000, 0, 1);
     train(0, 2000, 0.001, 1000000);
     assert_true(train(2000, 10000, 0.002, 1000000) <= 2.1);
+}
+
+// Sends signals to a child at these times. Returns how it ends: as the signals let it, or with 0
+// if it has noted the request and goes on.
+static int end_of_signalled(const char *name, double second, double third) {
+    int status = 0;
+    const double times[] = {0, second, third};
+    const int signals[] = {SIGUSR1, SIGTERM, SIGINT};
+    now = 0.25;
+    if (fork() == 0) {
+        strcpy(error_name, name);
+        stop_on_signals();
+        dup2(caught, STDERR_FILENO);
+        for (int i = 0; i < 3; i++) {
+            now = 0.25 + times[i];
+            raise(signals[i]);
+        }
+        _exit(current_requests().stop != 1);
+    }
+    wait(&status);
+    return status;
+}
+
+TEST(a_second_request_comes_more_than_a_second_after_the_first) {
+    assert_int_equal(end_of_signalled("", 0.5, 1), 0);
+    assert_string_equal(printed(), "");
+    assert_int_equal(WEXITSTATUS(end_of_signalled("", 1, 1.125)), 128 + SIGINT);
+    assert_non_null(strstr(printed(), "): a second signal ended this run before it had saved"));
+    assert_int_equal(end_of_signalled("rank 0", 2, 4), 0); // its launcher decides
+    assert_string_equal(printed(), "");
 }
 
 int main(void) {
