@@ -36,10 +36,11 @@ help help-all:
 HERE = $(if $(BOTH),$(if $(shell nvidia-smi -L 2>/dev/null),gpu,cpu),$(DEVICE))
 
 quickstart: ## installs packages, downloads the data, builds step 1 and trains it
-	@DEVICE=$(HERE) \
-		NVCC=$(if $(filter gpu,$(DEVICE)),$(NVCC)) tools/deps.sh run
+	@DEVICE=$(HERE) NVCC=$(if $(filter gpu,$(HERE)),$(NVCC)) tools/deps.sh run
 	@tools/data.sh || { [ -z "$(MNIST_MIRROR)" ] && echo 'note: make quickstart continues with synthetic images'; }
-	@$(MAKE) --no-print-directory step1 first-run
+# To train soon, it builds for this machine only: for the CPU device, or for no other GPU than the one here.
+	@$(MAKE) --no-print-directory DEVICE=$(HERE) $(if $(filter gpu,$(HERE)),BUILD=build/native ARCH=$(or $(ARCH),native)) step1 first-run
+	$(if $(and $(BOTH),$(filter cpu,$(HERE))),@echo 'note: this machine has no GPU: the run was on the CPU device; make step1 builds for GPUs as well')
 
 # What quickstart does when the images are there, so that IMAGES finds them.
 FIRST := build/quickstart

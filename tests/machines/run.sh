@@ -32,7 +32,6 @@ try 'an ordinary user who lacks packages' --as user bookworm \
     'make quickstart 2>&1 | tee log; grep -q "^error: missing packages: .*zlib1g-dev" log'
 try 'no network' --net none --with $build bookworm 'make quickstart'
 try 'lost packets' --net drop --with $build bookworm 'MNIST_MIRROR= timeout 300 make quickstart'
-try 'nvcc without a GPU, one core' --cuda --cores 1 --with $build,g++ bookworm \
-    'make quickstart ARCH=90 | tee log; grep -q "^note .*no NVIDIA driver" log'
+try 'nvcc without a GPU, one core' --cuda --cores 1 --with $build bookworm 'make quickstart && [ ! -e build/gpu ]'
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
