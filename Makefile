@@ -64,7 +64,7 @@ stepN: ## builds step N, such as step1
 # holds the options of the launcher, ARGS those of the program. Without images, as on a machine without internet, the
 # program uses synthetic ones.
 LAUNCH := --nproc-per-node auto
-IMAGES := $(if $(findstring --data,$(ARGS))$(wildcard $(addprefix data/,$(addprefix *mnist/train-images-idx3-ubyte,$() .gz) cifar10/*.bin*)),,--data synthetic)
+IMAGES := $(if $(findstring --data,$(ARGS))$(wildcard $(addprefix data/,$(addprefix *mnist/train-images?idx3-ubyte,$() .gz) cifar10/*.bin*)),,--data synthetic)
 MADE_UP = note: these images are synthetic, not digits; make data downloads MNIST if there is internet access
 $(LAUNCHED:%=run-%): LAUNCHER = 03_multigpu_launcher/launch $(LAUNCH)
 $(LAUNCHED:%=run-%): 03_multigpu_launcher/launch

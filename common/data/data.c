@@ -5,6 +5,7 @@
 #include "common/data/datasets.h"
 #include "common/device/device.h"
 #include "common/training/catalogue.h"
+#include <glob.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +53,8 @@ static const char *find_folder(void) {
     return folders[0];
 }
 
-// Says which folder below this one has data. Returns 0 if it knows none.
+// Says which folder below this one has data, or which file there another program reads. Returns 0
+// if it knows none.
 static int explain(const char *folder, char why[WHY_SIZE]) {
     static const char *const inner[] = {
         "mnist", "fashion-mnist",       "cifar10", "MNIST/raw", "FashionMNIST/raw",
@@ -64,7 +66,17 @@ static int explain(const char *folder, char why[WHY_SIZE]) {
             return refuse(why, "%s: has no data itself, but %s has: use --data %s", folder, path,
                           path);
     }
-    return 0;
+    snprintf(path, sizeof path, "%s/{,*/}{data_batch_1,*.npz,*.parquet}", folder);
+    glob_t others;
+    if (glob(path, GLOB_BRACE, NULL, &others))
+        return 0;
+    refuse(why,
+           "%s: no file that this program reads: want train-images-idx3-ubyte and so on "
+           "(make data), or CIFAR-10's binary version, data_batch_1.bin and so on (make data "
+           "SET=cifar10)",
+           others.gl_pathv[0]);
+    globfree(&others);
+    return -1;
 }
 
 int data_load(struct dataset *train, struct dataset *test, const char **folder,

@@ -18,8 +18,8 @@ struct data_source {
 };
 
 // {train,t10k}-{images-idx3,labels-idx1}-ubyte, the files of MNIST and of Fashion-MNIST (format:
-// http://yann.lecun.com/exdb/mnist). Images may have any size, in shades of grey. The two files
-// must have as many images as labels, and nothing after them.
+// http://yann.lecun.com/exdb/mnist), or with a dot, as in images.idx3. Images may have any size, in
+// shades of grey. The two files must have as many images as labels, and nothing after them.
 extern const struct data_source idx_files;
 
 // The word "synthetic": as many samples as MNIST, each computed from its index.

@@ -37,10 +37,22 @@ static int read_idx(gzFile file, const char *path, int dimensions, uint32_t *sha
     return 0;
 }
 
+// Writes the name of the file that is there: some copies have a dot in it, such as
+// train-images.idx3-ubyte. Returns 0 if there is neither.
+static int find_file(const char *folder, const char *split, const char *kind, int dimensions,
+                     char name[64]) {
+    for (const char *sign = ".-"; *sign; sign++) {
+        snprintf(name, 64, "%s-%s%cidx%d-ubyte", split, kind, *sign, dimensions);
+        if (data_exists(folder, name))
+            return 1;
+    }
+    return 0;
+}
+
 static int read_file(const char *folder, const char *split, const char *kind, int dimensions,
                      uint32_t *shape, uint8_t **bytes, char why[WHY_SIZE]) {
     char name[64], path[PATH_MAX];
-    snprintf(name, sizeof name, "%s-%s-idx%d-ubyte", split, kind, dimensions);
+    find_file(folder, split, kind, dimensions, name);
     gzFile file = data_open(folder, name, TARGET, path, why);
     if (!file)
         return -1;
@@ -66,7 +78,8 @@ static int read_split(struct dataset *set, const char *folder, int test, char wh
 }
 
 static int found(const char *folder) {
-    return data_exists(folder, "train-images-idx3-ubyte");
+    char name[64];
+    return find_file(folder, "train", "images", 3, name);
 }
 
 const struct data_source idx_files = {found, read_split, 1, 10, "images", NULL};

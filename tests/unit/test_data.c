@@ -148,6 +148,11 @@ static const struct format idx = {{"train-images-idx3-ubyte", "train-labels-idx1
                                   .check_sets = check_idx,
                                   .again = "make data",
                                   .apart = 1};
+static const struct format dotted = {{"train-images.idx3-ubyte", "train-labels.idx1-ubyte",
+                                      "t10k-images.idx3-ubyte", "t10k-labels.idx1-ubyte"},
+                                     .files = 4,
+                                     .fill = fill_idx,
+                                     .check_sets = check_idx};
 static const struct format cifar = {{"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
                                      "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"},
                                     .files = 6,
@@ -341,15 +346,23 @@ TEST_OF(labels_above_nine_are_refused, &cifar) {
     }
 }
 
+TEST_OF(names_may_have_a_dot, &dotted) {
+    load(folder);
+    format->check_sets();
+}
+
 // Tests of the folder.
 
-// Folders around or below that of the files.
+// Folders around or below that of the files, and files of other programs.
 TEST(other_folders_are_named) {
     static const struct {
         const char *file, *reason; // in the folder x
     } cases[] = {
         {"x/cifar-10-batches-bin/data_batch_1.bin", "use --data x/cifar-10-batches-bin"},
         {"x/MNIST/raw/train-images-idx3-ubyte.gz", "use --data x/MNIST/raw"},
+        {"x/cifar-10-batches-py/data_batch_1", "x/cifar-10-batches-py/data_batch_1: no file that"},
+        {"x/mnist.npz", "x/mnist.npz: no file that this program reads: want train-images-idx3"},
+        {"x/mnist/train-00000-of-00001.parquet", "0001.parquet: no file that"},
     };
     char before[PATH_MAX], why[WHY_SIZE], command[200];
     assert_non_null(getcwd(before, sizeof before));
