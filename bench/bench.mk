@@ -4,6 +4,7 @@
 # Debian's python3-torch belongs to this Python. TORCH=python3 takes another one, which has PyTorch.
 TORCH := /usr/bin/python3
 bench: ## compares the steps with PyTorch, after both have computed the same losses (ARGS="--models mlp --ways memory --rounds 2": faster)
+	@[ -n "$(wildcard $(addprefix data/*mnist/train-images-idx3-ubyte,$() .gz))" ] || { echo 'error: make bench needs images: make data' >&2; exit 1; }
 	@tools/deps.sh bench
 	@$(MAKE) --no-print-directory -s DEVICE=$(HERE) QUIET=@ programs build/story.txt
 	@$(TORCH) -B bench/compare.py build/$(HERE) $(ARGS)

@@ -68,3 +68,10 @@ calls() { # PATTERN: how many there were of apt-get
         [ "$(calls ^sudo$)" = $((user ? 3 : 0)) ]
     done
 }
+
+@test "make bench looks for images before it installs or builds anything" {
+    run --separate-stderr make bench
+    [ "$status" = 2 ]
+    [ "${stderr_lines[0]}" = "error: make bench needs images: make data" ]
+    [ ! -e calls ] && [ ! -e build ]
+}
