@@ -9,6 +9,7 @@
 #include "common/layers/products.h"
 #include "common/training/training_options.h"
 #include "zoo/zoo.h"
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,8 +166,8 @@ static void run_with_workers(struct trainer *t, long steps) {
     t->end = t->step + steps;
     memset(t->filled, 0, sizeof t->filled);
     for (long i = 0; i < settings.threads; i++)
-        if (pthread_create(&t->workers[i], NULL, make_batches, t))
-            fail("cannot start a thread");
+        if ((errno = pthread_create(&t->workers[i], NULL, make_batches, t)))
+            fail("cannot start a thread: %m");
     run_eagerly(t, steps);
     for (long i = 0; i < settings.threads; i++)
         pthread_join(t->workers[i], NULL);
