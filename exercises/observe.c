@@ -65,6 +65,7 @@ __typeof__(end_collective) __wrap_end_collective;
 __typeof__(wait_for) __wrap_wait_for;
 
 void __wrap_begin_collective(const char *call, const char *file, int line) {
+    observe("begin_collective", 0, NO_TYPE, NULL);
     in_collective = 1;
     __real_begin_collective(call, file, line);
 }
