@@ -11,8 +11,7 @@ struct plan {
 };
 
 void describe_run(char *plan, size_t size, const struct dataset *train, const struct dataset *test,
-                  const struct progress *progress, const char *snapshot,
-                  const struct option_table *tables) {
+                  const struct progress *progress, const char *snapshot) {
     size_t used = data_describe("training", train, plan, size);
     used += data_describe("test", test, plan + used, size - used);
     long process = snapshot ? snapshot_locked_by(snapshot, 5) : 0;
@@ -22,7 +21,7 @@ void describe_run(char *plan, size_t size, const struct dataset *train, const st
         used += snprintf(plan + used, size - used, "--snapshot not locked, ");
     used += snprintf(plan + used, size - used, "completed epochs: %ld, steps of the next: %ld, ",
                      (long)progress->epochs, (long)progress->step);
-    options_list(tables, plan + used, size - used);
+    options_list(plan + used, size - used);
 }
 
 // Returns the position of the first part that differs.

@@ -15,8 +15,7 @@ enum { PLAN_SIZE = 4096 };
 // arrays must be in host memory. Cuts the plan if it does not fit; then the end of the options is
 // missing, and nothing else.
 void describe_run(char *plan, size_t size, const struct dataset *train, const struct dataset *test,
-                  const struct progress *progress, const char *snapshot,
-                  const struct option_table *tables);
+                  const struct progress *progress, const char *snapshot);
 
 // Compares the plans of all ranks. If one differs from that of rank 0, the program ends on all
 // ranks, and each prints the first part that differs. Returns the result of the collectives.

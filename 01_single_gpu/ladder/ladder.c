@@ -8,7 +8,6 @@
 #include "common/layers/layers.h"
 #include "common/layers/products.h"
 #include "common/training/training_options.h"
-#include "zoo/zoo.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -322,8 +321,6 @@ static void load(struct trainer *t) {
     char why[WHY_SIZE];
     struct dataset test;
     opt.model = "mlp";
-    catalogue = &zoo;      // for its data
-    zoo_opt.size = "tiny"; // for the reader of texts, which are refused below
     if (data_load(&t->host, &test, &opt.data, why))
         fail("%s", why);
     if (t->host.tokens)

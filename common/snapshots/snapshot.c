@@ -51,8 +51,7 @@ struct snapshot *snapshot_new(const char *model, const char *optimizer, long see
 }
 
 struct snapshot *snapshot_of_run(const char *model, const struct optimizer *o,
-                                 const struct dataset *train, size_t parameters,
-                                 const struct option_table *tables) {
+                                 const struct dataset *train, size_t parameters) {
     struct snapshot *s = snapshot_new(model, o->name, opt.seed, opt.batch, parameters,
                                       o->state_per_parameter * parameters);
     struct conditions *c = &s->conditions;
@@ -61,7 +60,7 @@ struct snapshot *snapshot_of_run(const char *model, const struct optimizer *o,
     c->samples = train->count;
     c->checksum = train->checksum;
     size_t used = snprintf(c->settings, sizeof c->settings, "%s", o->text);
-    options_list_changes(tables, c->settings + used, sizeof c->settings - used);
+    options_list_changes(c->settings + used, sizeof c->settings - used);
     return s;
 }
 

@@ -3,7 +3,6 @@
 // manifest may name lie beside it: of one unit, cut in two.
 #include "common/base/error.h"
 #include "zoo/snapshots/shards.h"
-#include "zoo/zoo.h"
 #include <assert.h>
 #include <limits.h>
 #include <stddef.h>
@@ -37,7 +36,6 @@ static void remove_files(void) {
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc;
     (void)argv;
-    catalogue = &zoo;
     snprintf(path, sizeof path, "%s/fuzz_snapshot-XXXXXX",
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     int fd = mkstemp(path);
