@@ -54,8 +54,8 @@ programs: $(BUILT)
 # The links in the folders of the steps, which lead to what was built last. Beside each program for the GPU, PROGRAM.cpu
 # leads to the one that common/device/fallback.c starts in its place.
 $(PROGRAMS): %: $(BUILD)/% $(if $(BOTH),cpu-programs)
-	@ln -srf $< $@
-	@$(if $(BOTH),ln -srf build/cpu/$@,rm -f) $<.cpu
+	@[ $@ -ef $< ] || ln -srf $< $@
+	@$(if $(BOTH),[ build/cpu/$@ -ef $<.cpu ] || ln -srf build/cpu/$@,rm -f) $<.cpu
 
 # A single second make builds the programs for the CPU device, because two at the same time would write the same files.
 # A login node may lack a library for them; then the programs for the GPU are enough.

@@ -118,7 +118,7 @@ struct channel {
     int socket;           // for a peer on another host, else none
     _Atomic double heard; // when something arrived from it last; for a peer on another host
     atomic_int hung_up;   // the error that ended the connection; EPIPE: the peer closed it
-    atomic_int missed; // checks in a row that did not find the peer's process
+    atomic_int missed;    // checks in a row that did not find the peer's process
     struct transit *transit;
 };
 
