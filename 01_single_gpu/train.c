@@ -144,9 +144,9 @@ static struct stats read_stats(struct trainer *t, int clear) {
         CUDA_CHECK(cudaMemsetAsync(t->stats, 0, STATS_LANES * sizeof *t->stats, t->stream));
     CUDA_CHECK(cudaStreamSynchronize(t->stream));
     if (!isfinite(sums->loss))
-        fail("epoch %ld, step %ld: the loss is not finite: lower --lr, or look for a missing wait "
-             "with CPU_DEVICE_CHECK=1 on the CPU device",
-             t->progress.epochs + 1, t->progress.step);
+        fail("epoch %ld, step %ld: the loss is not finite%s: lower --lr, or look for a missing "
+             "wait with CPU_DEVICE_CHECK=1 on the CPU device",
+             t->progress.epochs + 1, t->progress.step, t->pass.training ? "" : " in evaluation");
     t->requests = current_requests();
     return *sums;
 }
@@ -236,9 +236,9 @@ static void train(struct trainer *t) {
             report_stop(steps_done(t));
             break;
         }
+        report_epoch(p->epochs + 1, steps_done(t), p->sums, evaluate(t), elapsed, images / elapsed);
         p->epochs++;
         p->step = 0;
-        report_epoch(p->epochs, steps_done(t), p->sums, evaluate(t), elapsed, images / elapsed);
         p->sums = (struct stats){0};
         if ((t->requests.save || p->epochs % opt.save_every == 0) && !finished(t))
             save(t);

@@ -133,6 +133,9 @@ form() {
             *) [[ $others =~ ^launch:\ rank\ [0-3]\ \(.*\)\ failed\ first,\ in\ attempt\ 0:\ exit\ code\ 1$ ]] ;;
             esac || { echo "step $step, $ranks ranks" && cat err && return 1; }
         done
+        # An epoch is one step here, so the losses of the test images are the first to see the new parameters.
+        refute train $step 2 --hidden 64,64,64,64,64,64,64,64,64 --lr 1000 --batch 640 --epochs 9
+        grep -qE "epoch [1-9], step 1: $(text_of NOT_FINITE) in evaluation:" err || { cat err && return 1; }
     done
 }
 
