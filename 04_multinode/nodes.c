@@ -104,8 +104,7 @@ void open_port(void) {
                  ? "; --master-addr is not an address of this node: with a --run-id that nobody "
                    "guesses, node 0 listens at all its addresses"
                  : "");
-    if ((nodes_socket = epoll_create1(EPOLL_CLOEXEC)) < 0)
-        fail("cannot wait for other nodes: %m");
+    nodes_socket = epoll_create1(EPOLL_CLOEXEC);
     for (int i = 0; i < sockets.count; i++)
         epoll_ctl(nodes_socket, EPOLL_CTL_ADD, sockets.fds[i],
                   &(struct epoll_event){.events = EPOLLIN});

@@ -6,6 +6,7 @@
 #include "common/base/options.h"
 #include "common/base/rng.h"
 #include "common/snapshots/snapshot.h"
+#include "zoo/zoo.h"
 #include <limits.h>
 #include <locale.h>
 #include <math.h>
@@ -139,6 +140,7 @@ static void continue_text(struct predictor *p) {
 
 int main(int argc, char **argv) {
     static struct predictor p;
+    catalogue = &zoo;
     options_parse(tables, "Continues a text with a language model.", argc, argv);
     setlocale(LC_CTYPE, "C.UTF-8");
     load(&p);

@@ -57,10 +57,10 @@ static void write_trace(void) {
     trace_close(&trace.out);
 }
 
-void trace_open(const char *path) {
+void trace_open(const char *path, int process, int processes) {
     if (!path)
         return;
-    trace.out = trace_create(path);
+    trace.out = trace_create(path, process, processes);
     atexit(write_trace);
 }
 

@@ -1,7 +1,6 @@
-// Watches a training run: --profile, which says where the time of a training step goes, and
-// --trace. A program that the Makefile links with this file has these options.
-#include "common/base/options.h"
+#include "watch/watch.h"
 #include "common/device/spans.h"
+#include "common/training/training_options.h"
 #include "watch/profile.h"
 #include "watch/trace.h"
 
@@ -10,7 +9,7 @@ static struct {
     long profile;
 } options; // options_parse sets it
 
-static const struct option_spec watch_options[] = {
+const struct option_spec watch_options[] = {
     {"profile", OPTION_FLAG | OPTION_LOCAL, &options.profile, NULL, 0, 0,
      "prints where the time of a training step goes, and adds it to the CSV file"},
     {"trace", OPTION_TEXT | OPTION_LOCAL | OPTION_OUTPUT, &options.trace, NULL, 0, 0,
@@ -21,12 +20,9 @@ static const struct option_spec watch_options[] = {
 static struct phases taken; // the sums of the last epoch
 static const struct phases none;
 
-static void open(long steps, long report_every) {
-    if (options.profile && !steps)
-        wrong_usage("--profile is about training steps, and this program has none: use --trace");
-    trace_open(options.trace);
+static void open(long steps) {
     if (options.profile || trace_needs_spans())
-        profile_open(steps, report_every, (int)options.profile);
+        profile_open(steps, opt.log_every, (int)options.profile);
 }
 
 static void take(void) {
@@ -47,9 +43,7 @@ static size_t titles(char *text, size_t size, const char *prefix) {
     return options.profile ? phases_csv_titles(text, size, prefix) : 0;
 }
 
-// Runs before main in each program that is linked with this file.
-__attribute__((constructor)) static void join_program(void) {
-    static const struct option_table table = {"options to watch a run (watch/)", watch_options};
+void trace_and_profile(int process, int processes) {
     static const struct watcher self = {.begin = profile_begin,
                                         .end = profile_end,
                                         .step = profile_step,
@@ -60,5 +54,5 @@ __attribute__((constructor)) static void join_program(void) {
                                         .columns = columns,
                                         .titles = titles};
     watcher = &self;
-    options_add(&table, NULL);
+    trace_open(options.trace, process, processes);
 }

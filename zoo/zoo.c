@@ -1,14 +1,10 @@
-// The door of the zoo: all models, optimizers, schedules and data sets that the first lessons do
-// not need, and their options. A program that the Makefile links with this file has them.
-#include "common/training/catalogue.h"
-#include "common/training/training_options.h"
+#include "zoo/zoo.h"
 #include "zoo/data/sources.h"
 #include "zoo/layers/kinds.h"
 #include "zoo/models/models.h"
 #include "zoo/models/summary.h"
 #include "zoo/snapshots/shards.h"
 #include "zoo/training/optimizers.h"
-#include "zoo/zoo_options.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -47,14 +43,6 @@ static void describe_model(const struct model *m) {
         print_summary(m);
 }
 
-static const struct catalogue zoo = {models,          optimizers,     sources,
-                                     build_model,     describe_model, set_optimizer,
-                                     identify_shards, load_shards,    remove_shards};
-
-// Runs before main in each program that is linked with this file.
-__attribute__((constructor)) static void join_program(void) {
-    static const struct option_table table = {"options of other models, optimizers and data (zoo/)",
-                                              zoo_options};
-    catalogue = &zoo;
-    options_add(&table, training_options);
-}
+const struct catalogue zoo = {models,          optimizers,     sources,
+                              build_model,     describe_model, set_optimizer,
+                              identify_shards, load_shards,    remove_shards};

@@ -31,8 +31,8 @@ struct transit {
 };
 
 // Marks the peer as gone, and wakes the rank, which checks its peers when it waits.
-static void hang_up(struct ncclComm *c, struct channel *ch, int error) {
-    ch->hung_up = error;
+static void hang_up(struct ncclComm *c, struct channel *ch) {
+    ch->hung_up = 1;
     cpu_ring_bell(c->seat);
 }
 
@@ -94,12 +94,10 @@ static void take_in(struct ncclComm *c, struct channel *ch) {
             return;
         t->in_done += n > 0 ? (size_t)n : 0;
         ch->heard = n > 0 ? cpu_now() : ch->heard;
-        if (n <= 0)
-            hang_up(c, ch, n ? errno : EPIPE);
-        else if (t->in.kind < DATA || t->in.kind > BYE ||
-                 (t->in_done >= sizeof t->in &&
-                  t->in.bytes > (t->in.kind == DATA ? c->chunk : WHY_BYTES)))
-            hang_up(c, ch, EPROTO);
+        if (n <= 0 || t->in.kind < DATA || t->in.kind > BYE ||
+            (t->in_done >= sizeof t->in &&
+             t->in.bytes > (t->in.kind == DATA ? c->chunk : WHY_BYTES)))
+            hang_up(c, ch);
     }
 }
 
@@ -153,7 +151,7 @@ static void send_out(struct ncclComm *c, struct channel *ch) {
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (n < 0) {
-            hang_up(c, ch, errno);
+            hang_up(c, ch);
             return;
         }
         t->out_done += (size_t)n;
@@ -226,8 +224,7 @@ ncclResult_t cpu_network_start(struct ncclComm *c) {
     c->network_runs = c->network_wake[0] >= 0 && !cpu_start_thread(&c->network, carry, c);
     if (c->network_runs)
         return ncclSuccess;
-    return cpu_refuse(ncclSystemError, "rank %d: cannot start the network thread: %s", c->named,
-                      cpu_system_error(errno));
+    return cpu_refuse(ncclSystemError, "cannot start the network thread");
 }
 
 void cpu_network_wake(struct ncclComm *c) {

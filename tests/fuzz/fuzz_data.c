@@ -4,6 +4,7 @@
 // good. A set that loads must be usable, and one that does not must say why.
 #include "common/base/error.h"
 #include "common/data/data.h"
+#include "zoo/zoo.h"
 #include <assert.h>
 #include <limits.h>
 #include <math.h>
@@ -62,6 +63,7 @@ static void remove_files(void) {
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc;
     (void)argv;
+    catalogue = &zoo;
     snprintf(folder, sizeof folder, "%s/fuzz_data-XXXXXX",
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     assert(mkdtemp(folder));
