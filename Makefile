@@ -15,6 +15,8 @@ LAUNCHED := $(filter-out step1 step2 step6,$(STEPS))
 DIFFS := diff12 diff23 diff34 diff45 diff57 diff48 diff89
 PROGRAMS := $(foreach step,$(STEPS),$($(step)))
 
+# Where numbers have a comma, mawk reads 2.5 as 2.
+export LC_ALL := C.UTF-8
 .DEFAULT_GOAL := help
 .PHONY: help help-all quickstart first-run data programs diffstat doctor demo demo-fsdp demo-gpt rehearse check-gpu docs record slides schedule site test-quick test test-all clean
 .PHONY: $(STEPS) $(STEPS:%=run-%) $(DIFFS) $(PROGRAMS)

@@ -4,6 +4,7 @@
 # sources in a folder, and folder NUMBER prints the folder of an exercise. A number is one such as 2.1, or debug.3 for a
 # fault. Attendees write in work/2.1, which git ignores. No command overwrites or removes what they wrote.
 set -u
+export LC_ALL=C.UTF-8 # where numbers have a comma, mawk reads 2.5 as 2
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
 unset MAKEFLAGS MFLAGS MAKELEVEL
 
@@ -123,7 +124,7 @@ check_one() { # NUMBER [FOLDER]: 0 if it is solved
     local folder scratch status
     folder=$(folder_of "$1") || return
     has_sources "$@" || return
-    scratch=$(mktemp -d) || return
+    scratch=$(mktemp -d 2>/dev/null) || { echo "error: ${TMPDIR:-/tmp} takes no folder" >&2 && return 2; }
     # shellcheck disable=SC2064 # Ctrl-C ends this shell, too
     trap "rm -rf '$scratch'" EXIT
     EXERCISE=$1 TASK=$PWD/$folder/task MINE=${2:-work/$1} COURSE=$PWD SCRATCH=$scratch \

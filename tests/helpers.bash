@@ -1,4 +1,5 @@
 # The functions that the end-to-end tests share. Each test works in its own folder, which bats removes.
+export LC_ALL=C.UTF-8 # where numbers have a comma, mawk reads 2.5 as 2
 bats_require_minimum_version 1.5.0
 root=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
 # shellcheck source=exercises/shared.bash
@@ -36,6 +37,24 @@ fails() {
             "stderr: $stderr"
         return 1
     fi
+}
+
+# on_small_disk FOLDER SIZE COMMAND...: like run, while the folder is an empty disk of this size.
+on_small_disk() {
+    unshare -rm mount -t tmpfs none "$BATS_TEST_TMPDIR" 2>/dev/null || skip "unshare cannot mount a file system here"
+    # shellcheck disable=SC2016 # the other shell expands them
+    run unshare -rm sh -c 'mount -t tmpfs -o "size=$2" none "$1" && shift 2 && exec "$@"' sh "$@"
+}
+
+# with_comma: from now on, awk is mawk, and numbers have a comma. mawk then reads 2.5 as 2.
+with_comma() {
+    local bin=$BATS_TEST_TMPDIR/mawk
+    export LOCPATH=$BATS_TEST_TMPDIR/locales
+    mkdir -p "$bin" "$LOCPATH"
+    ln -s "$(command -v mawk)" "$bin/awk" 2>/dev/null || skip "mawk is not installed"
+    localedef -i de_DE -f UTF-8 "$LOCPATH/de_DE.UTF-8" 2>/dev/null || skip "there is no localedef, or no German locale to compile"
+    export LC_ALL=de_DE.UTF-8 PATH=$bin:$PATH
+    [ "$(awk 'BEGIN { print 2 * "2.5" }')" = 4 ] || skip "this mawk reads a point as a point"
 }
 
 # refute COMMAND...: the command must fail. Unlike "run !", it runs in this shell, so its variables stay.

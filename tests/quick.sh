@@ -10,8 +10,7 @@ bats_require_minimum_version() { :; }
 export BATS_TEST_DIRNAME=$root/tests/steps
 # shellcheck disable=SC1091 # checked itself
 . tests/helpers.bash
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. tools/begin.sh
 cd "$work" || exit 1
 unset_job
 tiny_data tiny

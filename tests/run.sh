@@ -19,7 +19,7 @@ if [ "$level" = gpu ]; then
     [ "$DEVICE" = cpu ] || build=build/check-gpu-native options=(DEVICE=gpu ARCH=native) most=3
 fi
 export TRAIN=$PWD/$build/01_single_gpu/train
-work=$(mktemp -d)
+. tools/begin.sh
 mkdir "$work/tmp" "$work/results"
 export TMPDIR=$work/tmp
 export CMOCKA_MESSAGE_OUTPUT=TAP

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # style.sh: prints notes, such as that a text has grown too long, or that the minutes of a schedule do not add up. There may
 # be a good reason for it, so a note is no failure.
+export LC_ALL=C.UTF-8 # where numbers have a comma, mawk reads 2.5 as 2
 cd "$(dirname "$0")/.." || exit
 
 # at_most LINES FILE...: the limits are a tenth above what the course needs, so that nobody squeezes a line to fit.

@@ -24,8 +24,8 @@ else
     timed=4 width=(--hidden 64) rungs=(--steps 20) table=(--max-bytes 256K --factor 32 --iters 5) large=(--hidden "256,256" --batch 1024 --epochs 1)
     export CPU_DEVICES=$gpus NCCL_SOCKET_IFNAME=lo
 fi
+. tools/begin.sh
 rm -rf "$out" && mkdir -p "$out" || exit 1
-work=$(mktemp -d)
 rows='' figures='' failed=0
 data=(--data synthetic)
 for file in data/mnist/train-images-idx3-ubyte{,.gz}; do

@@ -1,8 +1,9 @@
 #!/bin/sh
 # curve.sh FILE: draws the losses of a run in the terminal, on a logarithmic scale, from the file that its option --csv has
 # written. A column stands for a part of the training steps, and shows their mean loss.
+export LC_ALL=C.UTF-8 # where numbers have a comma, mawk reads 2.5 as 2
 [ -r "$1" ] || { echo "usage: tools/curve.sh FILE: a file that train --csv FILE has written" >&2; exit 2; }
-LC_ALL=C awk -F, -v columns=60 -v rows=10 '
+awk -F, -v columns=60 -v rows=10 '
     $1 + 0 > 0 && $2 + 0 > 0 { step[++n] = $1; loss[n] = $2 }
     END {
         if (!n) { print "error: this file has no losses of training steps" >"/dev/stderr"; exit 1 }

@@ -99,7 +99,7 @@ answering() { # DOWNLOAD
 download() { # URL FILE
     local status
     exec 9> >(until read -rt 5; [ $? = 1 ]; do echo "  $(stat -c %s "$2" 2>/dev/null || echo 0) bytes of $1"; done)
-    curl -fsSL --connect-timeout 10 --speed-limit 1000 --speed-time 10 -C - -o "$2" "$1" 2>"$log" 9>&-
+    curl -fsSL --connect-timeout 10 --speed-limit 1000 --speed-time 10 -C - -o "$2" "$1" 2>"$work/log" 9>&-
     status=$?
     exec 9>&-
     return $status
@@ -140,6 +140,7 @@ fetch() {
             download "$mirror/$1" "$part"
             status=$?
             "${@:2}" "$part" && return
+            room "$folder"
             # The file has wrong bytes (0), or the mirror cannot resume (22, 33 and 36 of curl):
             # start again from the beginning. After a failure of the network, keep the bytes so far.
             case $status in
@@ -147,7 +148,7 @@ fetch() {
                 *) break ;;
             esac
         done
-        echo "note: no correct $1 from $mirror: $(tail -n 1 "$log")" >&2
+        echo "note: no correct $1 from $mirror: $(tail -n 1 "$work/log")" >&2
     done
     return 1
 }
@@ -165,8 +166,9 @@ fetch_all() {
     fi
 }
 
-log=$(mktemp)
-trap 'rm -rf "$log" "$unpacked"' EXIT
+# shellcheck source=tools/begin.sh
+. "$(dirname "$0")/begin.sh"
+trap 'rm -rf "$work" "$unpacked"' EXIT
 mkdir -p "$folder"
 if fetch_all; then
     echo "$folder: $title, $contents"

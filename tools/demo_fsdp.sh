@@ -17,8 +17,8 @@ else
     ranks=8 memory=$(numfmt --from=iec "${MEMORY:-24G}")
     export CPU_DEVICES=$ranks CPU_DEVICE_MODEL=h100 CPU_DEVICE_COMPUTE=0 NCCL_SOCKET_IFNAME=lo
 fi
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+. tools/begin.sh
+log=$work/log
 
 # train OPTION...: runs step 7 on all ranks, and writes its output to $log.
 train() {

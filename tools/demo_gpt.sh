@@ -4,6 +4,7 @@
 # those of models that count bytes. Options go to the training program. TEXT is the text (that of --data text), and
 # PROMPT the beginning that the model continues. build/demo-gpt keeps the snapshots.
 set -eu
+export LC_ALL=C.UTF-8 # where numbers have a comma, mawk reads 2.5 as 2
 device=cpu ranks=2
 [[ $(readlink 05_fsdp/train) != *build/gpu/* ]] || ! nvidia-smi -L >/dev/null 2>&1 || device=gpu
 if [ "$device" = gpu ]; then

@@ -8,8 +8,9 @@ cc=${CC:-cc}
 peers=build/peers
 npm=build/npm # of packages that are too old in some releases
 unreachable=build/no-mirror # exists after no mirror of apt has answered
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+# shellcheck source=tools/begin.sh
+. "$(dirname "$0")/begin.sh"
+log=$work/log
 
 has_command() { PATH=$PATH:/usr/sbin:/sbin:$PWD/$peers/usr/bin:$PWD/$peers/usr/sbin command -v "$1" >/dev/null; }
 has_header() { echo "#include <$1>" | $cc -E ${CONDA_PREFIX:+-I"$CONDA_PREFIX/include"} - >/dev/null 2>&1; }

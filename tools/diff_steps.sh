@@ -25,8 +25,8 @@ command -v git >/dev/null || {
 old=$(train_of "$1") && new=$(train_of "$2") || exit
 
 # The script writes the two versions to compare to a temporary folder, under the same names.
-work=$(mktemp -d) || exit
-trap 'rm -rf "$work"' EXIT
+# shellcheck source=tools/begin.sh
+. "$(dirname "$0")/begin.sh"
 mkdir "$work/${old%/*}" "$work/${new%/*}" || exit
 
 # Prints the top-level definition of that name, with the comment above it, and its line number to standard error.

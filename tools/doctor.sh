@@ -10,8 +10,7 @@
 set -u
 shopt -s extglob
 cd "$(dirname "$0")/.." || exit
-work=$(mktemp -d) || exit
-trap 'rm -rf "$work"' EXIT
+. tools/begin.sh
 cc=${CC:-cc}
 cuda=/usr/local/cuda
 nvidia=/proc/driver/nvidia

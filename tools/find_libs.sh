@@ -5,8 +5,8 @@
 # make looks for it again in the next build. find_libs.sh nccl looks for NCCL only, and explains how to get it if it is
 # missing. Step 1 does not need NCCL.
 set -u
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# shellcheck source=tools/begin.sh
+. "$(dirname "$0")/begin.sh"
 
 # try FLAGS HEADER EXPRESSION: succeeds if the program compiles and links.
 try() {

@@ -28,6 +28,14 @@ none() {
     none '#include [<"](zoo|0)' watch/*.[ch]
 }
 
+@test "each script that computes with awk, or sorts numbers, reads them with a point in each locale" {
+    local scripts
+    mapfile -t scripts < <(grep -rlE '\bawk\b|sort -[a-z]*[gnV]' --include='*.sh' --include='*.bats' .ci bench cpu_device exercises tests tools)
+    [ ${#scripts[@]} -gt 30 ]
+    scripts=("$(grep -LE '^export LC_ALL=C|^ *\. .*(begin\.sh|helpers\.bash)|^load .*helpers' "${scripts[@]}")")
+    [ "${scripts[*]}" = '' ] || { echo "${scripts[*]}" && return 1; }
+}
+
 # linked PROGRAM FOLDER: the sources of the folder whose modules the program contains
 linked() {
     readelf -wi --dwarf-depth=1 "$1" | sed -n "s|.*DW_AT_name.*: \($2/.*\)|\1|p" | sort -u

@@ -34,6 +34,13 @@ images=t10k-images-idx3-ubyte.gz labels=t10k-labels-idx1-ubyte.gz
     [ "$(find data -type f | wc -l)" = 4 ]
 }
 
+@test "a full disk is named, and no mirror is blamed" {
+    mkdir -p data/mnist
+    on_small_disk data/mnist 64k tools/data.sh
+    [ "$status" = 1 ]
+    [ "$output" = 'error: 1 MB cannot be written to data/mnist (No space left on device): make room there' ]
+}
+
 @test "a broken download continues where it stopped, and a wrong file is downloaded again or refused" {
     local before file mirror status part=data/mnist/$labels.part
     # The first bytes of this mirror's files are wrong, so only a resumed download gives a right file.

@@ -65,7 +65,7 @@ setup() { # makes the simulated machine, also anew
     rm -rf ./*
     cp -r "$BATS_FILE_TMPDIR"/{bin,toolkit} .
     mkdir -p tools 01_single_gpu 04_multinode build
-    cp "$root"/tools/{doctor,find_libs}.sh tools/
+    cp "$root"/tools/{begin,doctor,find_libs}.sh tools/
     edit tools/doctor.sh "s|^cuda=.*|cuda=$PWD/none|" "s|^nvidia=.*|nvidia=$PWD/nvidia|" \
         "s|^infiniband=.*|infiniband=$PWD/infiniband|" "s|^net=.*|net=$PWD/net|" "s|/\.dockerenv|$PWD/docker|"
     edit tools/find_libs.sh 's|/usr/local/cuda|/none|'

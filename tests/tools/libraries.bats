@@ -7,7 +7,7 @@ load ../helpers
 setup() {
     cd "$BATS_TEST_TMPDIR" || return
     # The script does not see the toolkit of this machine.
-    cp "$root/tools/find_libs.sh" .
+    cp "$root"/tools/{begin,find_libs}.sh .
     edit find_libs.sh 's|/usr/local/cuda|/none|'
     unset "${!CUDA@}" "${!NCCL@}" "${!NVHPC@}" "${!EBROOT@}" "${!CONDA@}" "${!OPENBLAS@}" NVCC CC CPATH LIBRARY_PATH
     unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CFLAGS BUILD WERROR ARCH

@@ -6,7 +6,9 @@ load ../helpers
 setup() {
     cd "$BATS_TEST_TMPDIR" || return
     mkdir -p tests/some tests/unit tests/fuzz
+    mkdir tools
     cp "$root/tests/run.sh" tests
+    cp "$root/tools/begin.sh" tools
     printf 'programs unit-tests:\n' >Makefile
     printf '#!/bin/sh\necho "ok 1 - fuzzed"\n' | tee tests/quick.sh >tests/fuzz/run.sh
     chmod +x tests/quick.sh tests/fuzz/run.sh
@@ -27,6 +29,17 @@ counts() {
     [ "$status" = "$1" ] && [ "${lines[-1]}" = "$2" ] || return
     for line in "${@:4}"; do
         grep -q -- "$line" <<<"$output" || return
+    done
+}
+
+@test "a full folder for temporary files is named in one line, and nothing else is blamed" {
+    local script
+    mkdir full
+    for script in 'tests/run.sh none' 'tools/data.sh' 'tools/diff_steps.sh 1 2' 'tools/doctor.sh' 'tools/find_libs.sh cpu'; do
+        # shellcheck disable=SC2086 # words
+        on_small_disk "$PWD/full" 256k env TMPDIR="$PWD/full" MNIST_MIRROR=file:///none sh -c 'cd "$0" && "$@"' "$root" $script
+        [ "$status" = 1 ]
+        [ "$output" = "error: 1 MB cannot be written to $PWD/full (No space left on device): make room there, or set TMPDIR to another folder" ]
     done
 }
 

@@ -8,6 +8,7 @@
 # Lines that are only indented count, but are no fault: clang-format indents them below a new condition or loop. The first
 # comment of a file explains its step, so it may change. tools/author/reading.sh counts the lines of the other files.
 set -u
+export LC_ALL=C.UTF-8 # where numbers have a comma, mawk reads 2.5 as 2
 
 # steps, lines to add, lines to remove: a tenth above what the course needs, so that nobody squeezes a line to fit.
 budgets='1-2 133 24

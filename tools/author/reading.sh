@@ -4,6 +4,7 @@
 # step has more than 40 lines, or if a file or function is missing.
 # reading.sh --write puts the lists into the READMEs.
 set -u
+export LC_ALL=C.UTF-8 # where numbers have a comma, mawk reads 2.5 as 2
 cd "$(dirname "$(readlink -f "$0")")/../.." || exit 1
 most_lines=450 most_in_function=40
 

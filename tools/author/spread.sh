@@ -12,8 +12,8 @@ command -v patch >/dev/null || {
     echo "error: patch is not installed: install the package patch" >&2
     exit 1
 }
-work=$(mktemp -d) || exit
-trap 'rm -rf "$work"' EXIT
+# shellcheck source=tools/begin.sh
+. "$(dirname "$0")/../begin.sh"
 git show "HEAD:./$changed" >"$work/committed" || exit # git has printed the reason
 body_of() { sed -n '/^#include/,$p' "$1"; }
 body_of "$work/committed" >"$work/old"

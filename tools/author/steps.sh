@@ -3,6 +3,7 @@
 # its faults of the debugging lab. steps.sh N prints the exercises of step N for the step's README. Both come from the texts
 # of the steps and exercises, so tools/author/render.py keeps them up to date.
 set -eu
+export LC_ALL=C.UTF-8 # where numbers have a comma, mawk reads 2.5 as 2
 shopt -s nullglob # a new step has no exercises yet
 cd "$(dirname "$(readlink -f "$0")")/../.."
 
