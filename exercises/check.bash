@@ -35,9 +35,26 @@ costs() {
     printf 'ok     right, and it costs %s\n' "$*"
 }
 
+# full_disk: if a folder of this check has no room left, the check ends without a verdict.
+full_disk() {
+    local folder why
+    for folder in "$SCRATCH" "$build/exercises"; do
+        why=$( (mkdir -p "$folder" && head -c 16M /dev/zero >"$folder/room.$$") 2>&1)
+        rm -f "$folder/room.$$"
+        [ -z "$why" ] || cannot_say "16 MB cannot be written to $folder (${why##*: })"
+    done
+}
+
+# cannot_say WHY: the check ends without a verdict.
+cannot_say() {
+    echo "error: $1, so this check cannot say whether your answer is right" >&2
+    exit 2
+}
+
 # wrong WHAT [LINE...]: the lines explain it. Empty ones are left out. Then come the lines that the attendee prints, and the
 # last command.
 wrong() {
+    full_disk
     printf 'wrong  %s\n' "$1"
     printf '%s\n' "${@:2}" | sed 's/^ \{7,\}//; /^$/d; s/^/       /'
     own_lines | grep -vxFf <(printf '%s\n' "$@") | sed '1i It prints:' | sed 's/^/       /'
@@ -68,7 +85,7 @@ limited() {
 # What a message shows to repeat this command.
 command_line='' program='' main=''
 remember() {
-    local name value words=''
+    local name value words='' each=()
     for name in "${!CPU_DEVICE@}" OBSERVE_{SEED,CLOCK} CUDA_VISIBLE_DEVICES RANK LOCAL_RANK WORLD_SIZE \
         "${!MASTER_@}" "${!TORCHELASTIC_@}" log; do
         if [[ -v $name && ${!name@a} == *x* ]]; then
@@ -77,7 +94,15 @@ remember() {
             words+="$name=$value "
         fi
     done
-    printf -v value '%q ' "$@"
+    while [ $# != 0 ]; do
+        if [[ $1 == --* && " ${*:2} " == *" $1 "* ]]; then # the program takes the last one
+            [[ $2 == --* ]] || shift
+        else
+            each+=("$1")
+        fi
+        shift
+    done
+    printf -v value '%q ' "${each[@]}"
     words+=${value//"$program"/"$MINE/${main##*/}"}
     [[ ! $words =~ --csv\ [^\ ]*\  ]] || words=${words/"${BASH_REMATCH[0]}"/}
     words=${words//"$SCRATCH/data"/$images}
@@ -255,32 +280,64 @@ reference_name=01_single_gpu
 # kept WORD...: $kept is the path of a file with what the program $reference did with these options. It stays for other
 # checks. Succeeds if it is there, and not older than the program.
 kept() {
-    kept=$(sha256sum <<<"$HOSTNAME $reference ${images##*/} ${small[*]:2} ${also[*]} $*")
+    kept=$(printf '%s' "$HOSTNAME $reference ${images##*/} ${small[*]:2} ${also[*]} $*" | sha256sum)
     kept=$build/exercises/kept.${kept%% *}
     [ "$kept" -nt "$build/$reference" ]
 }
 
+# keep FILE: its copy is $kept. A copy that a full disk cuts off gets no name.
+keep() {
+    cp "$1" "$kept.$$" 2>/dev/null && mv "$kept.$$" "$kept" && return
+    rm -f "$kept.$$"
+    full_disk
+    cannot_say "$kept cannot be written"
+}
+
 # reference_runs OPTION...: $kept is the path of the CSV file that it writes with these options.
 reference_runs() {
+    local why
     kept "$@" && return
-    env -u CPU_DEVICE_CHAOS "$build/$reference" "${small[@]}" "${also[@]}" --csv "$SCRATCH/reference" "$@" >/dev/null ||
-        { echo "error: $build/$reference fails, so this check cannot say whether your answer is right" && exit 2; }
-    cp "$SCRATCH/reference" "$kept.$$" && mv "$kept.$$" "$kept"
+    if ! why=$(env -u CPU_DEVICE_CHAOS "$build/$reference" "${small[@]}" "${also[@]}" --csv "$SCRATCH/reference" "$@" 2>&1 >/dev/null); then
+        full_disk
+        cannot_say "$build/$reference fails ($why)"
+    fi
+    keep "$SCRATCH/reference"
 }
 
-# first_difference CSV [FIRST]: of the last run and the CSV file, "STEP LOSS LOSS" where the losses first differ by more than
-# rounding, from training step FIRST on, or nothing.
+# first_difference CSV [FIRST]: $at is "STEP LOSS LOSS" where the losses of the last run and of the CSV file first differ by
+# more than rounding, from training step FIRST on, or empty. At least one loss is compared.
 first_difference() {
-    [ -s "$SCRATCH/csv" ] || echo >"$SCRATCH/csv"
-    awk -F, -v first="${2:-1}" 'NR == FNR { if ($2 != "") loss[$1] = $2; next }
-        FNR > 1 && $2 != "" && $1 >= first && (loss[$1] !~ /^[0-9]/ || (loss[$1] - $2) ^ 2 > (1e-5 * $2) ^ 2) {
-            print $1, loss[$1] == "" ? "missing" : loss[$1], $2; exit }' "$SCRATCH/csv" "$1"
+    : >>"$SCRATCH/csv"
+    read -ra at < <(awk -F, -v first="${2:-1}" '
+        FNR == 1 || $2 == "" || $1 < first { next }
+        FILENAME == ARGV[1] { step[++n] = $1; right[$1] = $2; next }
+        { mine[$1] = $2 }
+        n && !($1 in right) && !extra { extra = $1 }
+        END {
+            for (i = 1; i <= n; i++) {
+                a = mine[step[i]]
+                b = right[step[i]]
+                if (a !~ /^[0-9]/ || (a - b) ^ 2 > (1e-5 * b) ^ 2) { print step[i], a == "" ? "missing" : a, b; exit }
+            }
+            if (n) print extra ? extra " " mine[extra] " none" : "same"
+        }' "$1" "$SCRATCH/csv")
+    [ ${#at[@]} != 0 ] || { full_disk; cannot_say "$1 has no loss to compare with"; }
+    [ "${at[0]}" != same ] || at=()
 }
 
-# wrong_loss: in the last run, "STEP LOSS LOSS" where the losses first differ from those of step 1, or nothing.
-wrong_loss() {
+# right_losses: whether the losses of the last run are those of step 1.
+right_losses() {
+    local at
     reference_runs
     first_difference "$kept"
+    [ ${#at[@]} = 0 ]
+}
+
+# holds CONDITION MINE RIGHT: whether the condition holds, such as 'mine <= 1.1 * right'. RIGHT must be a number above 0. If MINE
+# is no number, nothing holds.
+holds() {
+    [[ $3 =~ ^[0-9.]*[1-9] ]] || { full_disk; cannot_say "there is no number to compare yours with ($1)"; }
+    [[ $2 =~ ^-?[0-9] ]] && awk -v mine="$2" -v right="$3" "BEGIN { exit !($1) }"
 }
 
 # suspects: for options of step 1, the mistake that makes the program train like that. "--lr 0.005|The sum is half ..."
@@ -323,7 +380,7 @@ same_losses_with() { # RANKS OPTION...
     run_ranks "$@" || status=$?
     reference_runs
     right=$kept
-    read -ra at <<<"$(first_difference "$right")"
+    first_difference "$right"
     if [ ${#at[@]} = 0 ] && [ $status = 0 ]; then
         ok "with $(ranks "$@"), the losses of $(grep -c '^[0-9]*,[0-9]' "$right") training steps are those of $reference_name"
         return
@@ -331,7 +388,7 @@ same_losses_with() { # RANKS OPTION...
     untouched || for suspect in "${suspects[@]}"; do
         # shellcheck disable=SC2086 # options
         reference_runs ${suspect%%|*}
-        [ -n "$(first_difference "$kept")" ] || lines=("${suspect#*|}")
+        ! (first_difference "$kept" && [ ${#at[@]} = 0 ]) || lines=("${suspect#*|}")
     done
     [ $status = 0 ] || mapfile -t -O ${#lines[@]} lines < <(explain_errors)
     find_race "$@"
@@ -426,6 +483,7 @@ all_watched() {
     local calls watched
     read -r calls watched < <(awk -v names="^($1)$" -v type="$2" '$1 ~ names && $2 == type { n += $3; watched += $6 }
         END { print n + 0, watched + 0 }' "$SCRATCH/calls")
+    [ "$calls" != 0 ] || wrong "the ranks make no call of ${1/|/ or }"
     [ "$watched" = "$calls" ] || wrong "the watchdog watches only $watched of $calls calls of ${1/|/ or }" \
         'It cannot report that one of the others never ends. The macro COLLECTIVE tells it of a call, with the stream in which' \
         'the call is.'
@@ -479,17 +537,26 @@ each_sample_once() {
 }
 
 # data_set TRAIN TEST ROWS COLUMNS: from now on, the programs train on so many images of this size, and test on so many.
-# Checks use the images of earlier ones again: making them takes longer than a run.
 data_set() {
+    use_data write_images "$@"
+}
+
+# use_data WRITE WORD...: from now on, the programs read what the function WRITE FOLDER WORD... writes. Checks use the data of
+# earlier ones again: making them takes longer than a run.
+use_data() {
     local new
-    images=$build/exercises/images.$(cksum <<<"$* $(declare -f write_images)" | tr ' ' .)
+    images=$build/exercises/data.$(printf '%s' "$* $(declare -f "$1")" | cksum | tr ' ' .)
     if [ ! -d "$images" ]; then
         mkdir -p "$build/exercises"
-        new=$(mktemp -d "$build/exercises/images.XXXXXX")
-        write_images "$new" "$@"
+        new=$(mktemp -d "$build/exercises/new.XXXXXX")
+        if ! "$1" "$new" "${@:2}"; then
+            rm -rf "$new"
+            full_disk
+            cannot_say "$build/exercises lacks the data"
+        fi
         mv -T "$new" "$images" 2>/dev/null || rm -r "$new" # another check was faster
     fi
-    ln -sfn "$(readlink -f "$images")" "$SCRATCH/data"
+    ln -sfn "$(readlink -f "$images")" "$SCRATCH/data" || full_disk
 }
 
 # They are read faster than those of --data synthetic are made.
@@ -501,10 +568,10 @@ write_images() { # FOLDER TRAIN TEST ROWS COLUMNS
             for (i = 1; i <= count; i++) {
                 for (s = ""; length(s) < pixels;) s = s sprintf("%08d%08d", i * 7919 % 1e8, i * 104729 % 1e8)
                 printf "%s", substr(s, 1, pixels)
-            } }' | tr 0-9 '\000\034\070\124\160\214\250\304\340\374'; } >"$1/$name-images-idx3-ubyte"
+            } }' | tr 0-9 '\000\034\070\124\160\214\250\304\340\374'; } >"$1/$name-images-idx3-ubyte" &&
         { idx_header "$count" && seq "$count" | sed 's/.*\(.\)/\1/' | tr -d '\n' | tr 0-9 '\000-\011'; } \
-            >"$1/$name-labels-idx1-ubyte"
-    done
+            >"$1/$name-labels-idx1-ubyte" || return
+    done 2>/dev/null
 }
 
 # small_epoch: from now on, an epoch has 20 training steps, and the test set has 101 samples.
@@ -514,17 +581,22 @@ small_epoch() {
 
 # same_evaluation RANKS: after an epoch, the program prints the test loss and the accuracy of step 1.
 same_evaluation() {
-    local mine right
+    local loss accuracy right right_accuracy
     must_run "$1"
-    read -r mine <<<"$(awk -F, 'NR > 1 && $3 { print $5, $6 }' "$SCRATCH/csv")"
     reference_runs
-    read -r right <<<"$(awk -F, 'NR > 1 && $3 { print $5, $6 }' "$kept")"
-    awk -v mine="$mine" -v right="$right" 'BEGIN {
-        split(mine, m); split(right, r)
-        exit !(mine && (m[1] - r[1]) ^ 2 <= (1e-5 * r[1]) ^ 2 && m[2] == r[2]) }' ||
-        wrong "with $(ranks "$1"), the test loss and the accuracy are ${mine/ /, } %; ${right/ /, } % are right (01_single_gpu)" \
+    read -r loss accuracy < <(evaluation "$SCRATCH/csv")
+    read -r right right_accuracy < <(evaluation "$kept")
+    [ "${right:-}" ] || cannot_say "no epoch ends in this run (small_epoch makes epochs short, and --max-steps ends the run)"
+    if ! holds '(mine - right) ^ 2 <= (1e-5 * right) ^ 2' "${loss:=none}" "$right" || [ "$accuracy" != "$right_accuracy" ]; then
+        wrong "with $(ranks "$1"), the test loss and the accuracy are $loss, $accuracy %; $right, $right_accuracy % are right (01_single_gpu)" \
             "${@:2}"
+    fi
     ok "with $(ranks "$1"), the test loss and the accuracy are those of step 1"
+}
+
+# evaluation CSV: the test loss and the accuracy of the first epoch.
+evaluation() {
+    awk -F, 'NR > 1 && $3 { print $5, $6; exit }' "$1"
 }
 
 small_images=(2520 1000 8 8)

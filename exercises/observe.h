@@ -28,6 +28,9 @@ int observe_poll(struct pollfd *fds, nfds_t count, int milliseconds);
 #define seconds() observe_seconds()
 #define poll(fds, count, milliseconds) observe_poll(fds, count, milliseconds)
 
+// Counts an operation that is a barrier, because the stream is the default one.
+void observe_barrier(cudaStream_t stream);
+
 // Remembers where t->order is on the device.
 void observe_copy(const void *to, size_t bytes, enum cudaMemcpyKind kind);
 
@@ -57,10 +60,17 @@ void observe_copy(const void *to, size_t bytes, enum cudaMemcpyKind kind);
 #define ncclCommGetAsyncError(comm, state)                                                         \
     (observe("ncclCommGetAsyncError", 0, NO_TYPE, NULL), ncclCommGetAsyncError(comm, state))
 
+// The host waits for a copy from or to its memory. The others only use the default stream, which
+// waits for all streams and lets all of them wait.
 #define cudaMemcpy(to, from, bytes, kind)                                                          \
-    (observe("cudaMemcpy", 0, NO_TYPE, NULL), cudaMemcpy(to, from, bytes, kind))
+    (observe((kind) == cudaMemcpyDeviceToDevice ? "barrier" : "cudaMemcpy", 0, NO_TYPE, NULL),     \
+     cudaMemcpy(to, from, bytes, kind))
 #define cudaMemcpyAsync(to, from, bytes, kind, stream)                                             \
-    (observe_copy(to, bytes, kind), cudaMemcpyAsync(to, from, bytes, kind, stream))
+    (observe_copy(to, bytes, kind), observe_barrier(stream),                                       \
+     cudaMemcpyAsync(to, from, bytes, kind, stream))
+#define cudaMemset(to, value, bytes) (observe_barrier(NULL), cudaMemset(to, value, bytes))
+#define cudaMemsetAsync(to, value, bytes, stream)                                                  \
+    (observe_barrier(stream), cudaMemsetAsync(to, value, bytes, stream))
 #define cudaStreamWaitEvent(stream, event, flags)                                                  \
     (observe("cudaStreamWaitEvent", 0, NO_TYPE, stream), cudaStreamWaitEvent(stream, event, flags))
 #define cudaStreamSynchronize(stream)                                                              \

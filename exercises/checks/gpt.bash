@@ -5,14 +5,12 @@ small=(--data "$SCRATCH/data" --model gpt --layers 1 --width 32 --heads 2 --cont
 
 # random_text BYTES LETTERS: from now on, the programs read a text of so many random letters.
 random_text() {
-    images=$build/exercises/text.$1.$2
-    if [ ! -e "$images/input.txt" ]; then
-        mkdir -p "$images"
-        LC_ALL=C awk -v bytes="$1" -v letters="$2" 'BEGIN { for (x = 1; i < bytes; i++) {
-            x = x * 16807 % 2147483647; printf "%c", 33 + int(x / 2147483647 * letters) } }' >"$SCRATCH/letters"
-        mv "$SCRATCH/letters" "$images/input.txt"
-    fi
-    ln -sfn "$(readlink -f "$images")" "$SCRATCH/data"
+    use_data write_text "$@"
+}
+
+write_text() { # FOLDER BYTES LETTERS
+    awk -v bytes="$2" -v letters="$3" 'BEGIN { for (x = 1; i < bytes; i++) {
+        x = x * 16807 % 2147483647; printf "%c", 33 + int(x / 2147483647 * letters) } }' >"$1/input.txt"
 }
 
 # predicts_nothing [LINE]: after some training, the loss is that of a guess among four letters. The line explains a lower one.
@@ -20,7 +18,7 @@ predicts_nothing() {
     local loss
     must_run 1 --optimizer adamw --context 4 --batch 32 --max-steps 240 --log-every 20
     loss=$(losses <"$SCRATCH/csv" | sed -n '$s/.*,//p')
-    awk -v loss="$loss" 'BEGIN { exit !(loss > 1.2) }' ||
+    holds 'mine > right' "$loss" 1.2 ||
         wrong "the text is four random letters, and the loss falls to $loss; ln 4 = 1.386 is the lowest one that is honest" \
             "$(untouched || echo "$1")"
     ok "the text is four random letters, and the loss stays at $loss, near ln 4 = 1.386"

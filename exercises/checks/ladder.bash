@@ -20,7 +20,7 @@ is_as_fast() {
     right=$time
     modelled_step "$program" "$1" "${@:3}"
     mine=$time
-    awk -v mine="$mine" -v right="$right" 'BEGIN { exit !(mine > 0 && mine <= 1.05 * right) }' ||
+    holds 'mine > 0 && mine <= 1.05 * right' "$mine" "$right" ||
         wrong "a training step of rung $1 takes $mine ms (modelled h100); in the ladder, it takes $right ms" "${2:-}"
     ok "a training step of rung $1 takes $mine ms (modelled h100); in the ladder, it takes $right ms"
 }

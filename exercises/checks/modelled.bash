@@ -18,7 +18,8 @@ modelled() {
         options=()
         program=$build/$main must_run "$@" --trace "$SCRATCH/right.json"
         options=("${mine[@]}")
-        phases right >"$kept.$$" && mv "$kept.$$" "$kept"
+        phases right >"$SCRATCH/right.phases"
+        keep "$SCRATCH/right.phases"
     fi
     cp "$kept" "$SCRATCH/right.phases"
     must_run "$@" --trace "$SCRATCH/mine.json"
@@ -32,7 +33,7 @@ as_fast() {
     modelled "$@"
     data_set "${small_images[@]}"
     read -r mine right <<<"$(awk '/^all: a training step/ { printf "%s ", $NF }' "$SCRATCH"/{mine,right}.phases)"
-    awk -v mine="$mine" -v right="$right" 'BEGIN { exit !(mine <= 1.05 * right) }' ||
+    holds 'mine > 0 && mine <= 1.05 * right' "$mine" "$right" ||
         wrong "on $1 GPUs (modelled h100), a training step takes $mine ms; in the step, it takes $right ms" \
             "$(untouched || differences)"
     ok "on $1 GPUs (modelled h100), a training step takes $mine ms; in the step, it takes $right ms"
@@ -46,7 +47,7 @@ hides_sums() {
     host_does_not_wait 2
     modelled 2 --hidden 2048,2048,2048
     read -r mine part right _ <<<"$(awk '/^all: hidden/ { printf "%s %s ", $3, $4 }' "$SCRATCH"/{mine,right}.phases)"
-    awk -v mine="$mine" -v right="$right" 'BEGIN { exit !(mine >= 0.95 * right) }' ||
+    holds 'mine >= 0.95 * right' "$mine" "$right" ||
         wrong "on 2 GPUs (modelled h100), backward hides $mine us of the sums of a training step; in the step, $right us" \
             "${1:-The sums must run on t->comm_stream, each as soon as its gradients are computed.
             t->stream may wait for them only once, after backward of all layers.}"
@@ -54,9 +55,9 @@ hides_sums() {
 }
 
 # host_does_not_wait RANKS OPTION...: ten training steps more do not let the host wait more often, or ask more often whether it
-# has to.
+# has to. Barriers instead of events are right.
 host_does_not_wait() {
-    local name count waits
+    local name count waits barriers
     local -A before=()
     local -x CPU_DEVICE_MODEL=h100 # with a modelled clock, no report of the progress waits
     for count in 9 19; do # both runs end within an epoch
@@ -70,6 +71,9 @@ host_does_not_wait() {
         done
     done
     ok 'the host does not wait for the streams'
+    barriers=$(calls barrier -)
+    [ "$barriers" -lt $count ] || costs "$barriers barriers in $count training steps: an operation in the default stream waits for all" \
+        'streams, and all wait for it. An event lets one stream wait for one other'
 }
 
 # Of the traces of all ranks: a line "all: a training step takes MS", a line "all: hidden US PART", the mean microseconds

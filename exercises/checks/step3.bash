@@ -13,7 +13,7 @@ alone() {
 
 # two_nodes block|cyclic [LINE...]: 4 ranks on two nodes of 2 GPUs train as step 1 does. The lines explain a mistake.
 two_nodes() {
-    local status=0 at
+    local status=0
     rm -f "$SCRATCH/csv"
     [ "$device" = cpu ] || { skip 'on one machine, only the CPU device can play two nodes: make check DEVICE=cpu' && return; }
     limited exercises/checks/two_nodes.sh "$1" "$program" "${small[@]}" --csv "$SCRATCH/csv" \
@@ -22,8 +22,7 @@ two_nodes() {
     ! untouched || set -- "$1"
     [ $status = 0 ] || wrong "on 2 nodes with 2 GPUs each ($1 order), the program fails" \
         "$(grep -m 1 error "$SCRATCH/err" | cut -c 1-300)" "${@:2}"
-    at=$(wrong_loss)
-    [ ! "$at" ] || wrong "on 2 nodes with 2 GPUs each ($1 order), the losses are not those of step 1" "$at"
+    right_losses || wrong "on 2 nodes with 2 GPUs each ($1 order), the losses are not those of step 1"
     ok "on 2 nodes with 2 GPUs each ($1 order), the losses are those of step 1"
 }
 

@@ -81,7 +81,7 @@ trained() {
         sleep 0.05
         [ $SECONDS -le $end ] || wrong "$1: $left of $world ranks do not end" "${@:2}"
     done
-    [ -z "$(wrong_loss)" ] || wrong "$1: the losses are not those of step 1" "${@:2}"
+    right_losses || wrong "$1: the losses are not those of step 1" "${@:2}"
     ok "$1: all ranks train, and have the losses of step 1"
 }
 

@@ -33,7 +33,7 @@ continued_by_step1() {
         wrong "step 1 does not continue from the shards of $1 ranks" "$(head -n 1 "$SCRATCH/err")" "${@:2}"
     rm -f "$SCRATCH"/s "$SCRATCH"/s.*
     reference_runs
-    read -ra at <<<"$(first_difference "$kept" 11)"
+    first_difference "$kept" 11
     [ ${#at[@]} = 0 ] ||
         wrong "step 1 continues from the shards of $1 ranks, but with a wrong loss" \
             "In training step ${at[0]}, it is ${at[1]}; without a stop, it is ${at[2]}." "${@:2}"

@@ -13,7 +13,7 @@ costs_agree() {
     must_run "$@"
     for row in "${rows[@]}"; do
         read -r measured computed <<<"$(table_row "$row")"
-        [ "$measured" = "$computed" ] ||
+        [ "${measured:-none}" = "$computed" ] ||
             wrong "with $(ranks "$@"), in the row \"$row\", rank 0 measures $measured bytes and computes $computed" \
                 "$(about_cost "$row" "$measured" "$computed")"
     done

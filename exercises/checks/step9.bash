@@ -16,7 +16,7 @@ sends_enough() {
     local measured computed
     must_run "$@"
     read -r measured computed <<<"$(table_row 'parts / step')"
-    [ "$measured" = "$computed" ] ||
+    [ "${measured:-none}" = "$computed" ] ||
         wrong "with $(ranks "$@"), rank 0 sends $measured bytes to other parts in a training step" \
             "Expected: $computed bytes." "$(about_sums "$measured" "$computed")"
     ok "with $(ranks "$@"), rank 0 sends $computed bytes to other parts in a training step"

@@ -120,15 +120,20 @@ fail_unsolved() { # NUMBER
     fi
 }
 
-# checked_without_programs NUMBER: in a build folder with objects, but without programs, the check makes each program that it
-# runs, and accepts what lies in $mine. So it does in a fresh clone.
-checked_without_programs() {
-    local folder=build/${mine##*/}
-    rm -rf "$folder"
-    mkdir "$folder"
+# without_programs: sets BUILD to a build folder with objects, but without programs, as in a fresh clone.
+without_programs() {
+    BUILD=build/${mine##*/}
+    rm -rf "$BUILD"
+    mkdir "$BUILD"
     (cd build/test && find . \( -path ./exercises -o -path ./build \) -prune -o -type f ! -executable -print0 |
-        xargs -0 cp -l --parents -t "$root/$folder")
-    BUILD=$folder checked "$1" 0
+        xargs -0 cp -l --parents -t "$root/$BUILD")
+}
+
+# checked_without_programs NUMBER: the check makes each program that it runs, and accepts what lies in $mine.
+checked_without_programs() {
+    local BUILD
+    without_programs
+    checked "$1" 0
 }
 
 # Each exercise fails without a solution, and passes with the step's text.

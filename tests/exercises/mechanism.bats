@@ -36,6 +36,69 @@ repeats() {
     checked debug.11 1 "exercises/checks/cluster.sh $mine/step4-launcher.sbatch"
 }
 
+@test "where numbers have a comma, checks refuse and accept the same answers" {
+    local number wrong
+    with_comma
+    # Each row: an exercise, and a wrong answer whose losses or times differ only behind the comma.
+    while read -r number wrong; do
+        answer "$number"
+        checked "$number" 0
+        answer "$number" wrong "$wrong"
+        checked "$number" 1 "$(with_texts "$(sed -n 's/^answer *//p' "tests/exercises/wrong/$number" | sed -n "${wrong}p")")"
+    done <<'END'
+1.1 4
+2.1 1
+2.3 2
+END
+}
+
+@test "a full disk ends a check without a verdict, and what it cuts off is no data for a later check" {
+    answer 1.1
+    edit "$mine/train.c" 's/1\.f \/ opt/.9f \/ opt/'
+    without_programs
+    mkdir "$BUILD/exercises" "$BATS_TEST_TMPDIR/full"
+    # shellcheck disable=SC2016 # the other shell expands its lines
+    on_small_disk "$BUILD/exercises" 128k bash -c '
+        check() {
+            exercises/run.sh try 1.1 "$1"
+            echo "status $?"
+        }
+        check "$1"
+        mount -o remount,size=64m "$BUILD/exercises"
+        check "$1"
+        rm "$BUILD"/exercises/kept.*
+        cat /dev/zero >"$BUILD/exercises/rest" 2>/dev/null
+        check "$1"
+        rm "$BUILD/exercises/rest"
+        mount -t tmpfs -o size=64k none "$2"
+        TMPDIR=$2 check "$1"' bash "$mine" "$BATS_TEST_TMPDIR/full"
+    echo "$output"
+    [ "$(grep ^status <<<"$output" | xargs)" = 'status 2 status 1 status 2 status 2' ]
+    [ "$(grep -c '^error: 16 MB cannot be written to .* (No space left on device), so this check cannot say' <<<"$output")" = 3 ]
+}
+
+@test "a comparison of nothing is no success" {
+    local line
+    answer 2.1
+    mkdir "$BATS_TEST_TMPDIR/scratch"
+    while read -r line; do
+        printf '%s\n' compiles 'must_run 1' 'data_set 2520 1000 8 8' "$line" "ok 'nothing differs'" >"$BATS_TEST_TMPDIR/check"
+        run env EXERCISE=2.1 TASK="$root/$(folder_of 2.1)/task" MINE="$mine" COURSE="$root" SCRATCH="$BATS_TEST_TMPDIR/scratch" \
+            bash exercises/check.bash "$BATS_TEST_TMPDIR/check"
+        [[ $status != 0 && $output != *'nothing differs'* ]] || { echo "$line: $output" && return 1; }
+    done <<'END'
+same_evaluation 1
+first_difference "$SCRATCH/none"
+first_difference "$SCRATCH/csv" 21
+: >"$SCRATCH/csv"; right_losses || wrong 'no losses'
+holds 'mine <= right' 1 ''
+holds 'mine <= right' '' 1 || wrong 'no number'
+holds 'mine <= 1.1 * right' 0.00 0.00 || wrong 'no time'
+all_watched ncclAllGather float
+. exercises/checks/step7.bash; costs_agree 1
+END
+}
+
 runs() { # whether the program runs
     local process name
     for process in /proc/[0-9]*/cmdline; do
