@@ -156,6 +156,7 @@ try_answers() { # NUMBER right|wrong CODE
         [ "$2" = right ] || [ "$count" -le "${WRONG_ANSWERS:-1}" ] || continue
         checked "$1" "$3" "$(with_texts "$text")"
     done < <(sed -n 's/^answer *//p' "tests/exercises/$2/$1")
+    [ $count -gt 0 ]
 }
 
 # Each wrong answer is refused with its line.

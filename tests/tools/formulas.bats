@@ -24,14 +24,14 @@ value() {
 is() {
     local got
     got=$(value "$1")
-    [ "$got" = "$2" ] || { echo "$1 is $got, but should be $2" && return 1; }
+    [ "${got:-none}" = "$2" ] || { echo "$1 is $got, but should be $2" && return 1; }
 }
 
 # near EXPRESSION NUMBER SHARE: their difference is at most this share of the number.
 near() {
     local got
     got=$(value "$1")
-    awk -v a="$got" -v b="$2" -v most="$3" 'BEGIN { exit !((a - b) ^ 2 <= (most * b) ^ 2) }' ||
+    awk -v a="$got" -v b="$2" -v most="$3" 'BEGIN { exit !(b + 0 && (a - b) ^ 2 <= (most * b) ^ 2) }' ||
         { echo "$1 is $got, but should be near $2" && return 1; }
 }
 

@@ -14,7 +14,7 @@ paper() {
 
 # near A B: they differ by at most 0.1 per cent.
 near() {
-    awk -v a="$1" -v b="$2" 'BEGIN { exit !((a - b) ^ 2 <= (0.001 * b) ^ 2) }' || { echo "$1 should be near $2" && return 1; }
+    awk -v a="$1" -v b="$2" 'BEGIN { exit !(b + 0 && (a - b) ^ 2 <= (0.001 * b) ^ 2) }' || { echo "$1 should be near $2" && return 1; }
 }
 
 # of EXPRESSION: its value; it may use the functions of both files. run is Llama 3 405B on 8192 GPUs, guess its estimate.

@@ -32,6 +32,20 @@ counts() {
     done
 }
 
+@test "where numbers have a comma, same_curve and near compare what is behind the point" {
+    with_comma
+    seq -f '%g,2.31,,,,,,' 0 12 | tee a >b
+    sed 's/31/32/' a >c
+    compare() {
+        BATS_TEST_DIRNAME=$BATS_TEST_DIRNAME bash -c \
+            'bats_require_minimum_version() { :; }; . "$BATS_TEST_DIRNAME/../helpers.bash"; "$@"' bash "$@"
+    }
+    compare same_curve a b
+    compare near 12 0.001 a b
+    refute compare same_curve a c
+    refute compare near 12 0.001 a c
+}
+
 @test "a full folder for temporary files is named in one line, and nothing else is blamed" {
     local script
     mkdir full
