@@ -63,7 +63,7 @@ host_does_not_wait() {
     for count in 9 19; do # both runs end within an epoch
         must_run "$@" --log-every 100 --max-steps $count
         for name in wait_for cuda{Stream,Device,Event}Synchronize cuda{Stream,Event}Query cudaMemcpy; do
-            waits=$(calls $name -)
+            waits=$(calls "$name" -)
             [ "$waits" -le "${before[$name]:-$waits}" ] || wrong "the host calls $name $((waits - before[$name])) times in 10 training steps" \
                 'While the host waits, it queues no operations, and the GPU runs out of work. Let a stream wait for the other' \
                 'one, with cudaEventRecord and cudaStreamWaitEvent; the host then goes on at once.'

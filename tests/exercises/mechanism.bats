@@ -49,7 +49,10 @@ repeats() {
 1.1 4
 2.1 1
 2.3 2
+7.1 2
+8.3 3
 END
+    fail_unsolved debug.8
 }
 
 @test "a full disk ends a check without a verdict, and what it cuts off is no data for a later check" {
