@@ -60,7 +60,7 @@ data: ## downloads MNIST, or SET=fashion-mnist, cifar10 or shakespeare, into dat
 # make stepN links the programs of step N into its folder, too: 01_single_gpu/train leads to build/cpu/01_single_gpu/train.
 .SECONDEXPANSION:
 $(STEPS): $$($$@)
-stepN: ## builds step N, such as step1
+stepN: ## builds step N, such as step1, as make alone does in the folder of the step
 
 # make run-stepN starts train, or the only program there is. From step 3 on, a launcher starts it on all GPUs: LAUNCH
 # holds the options of the launcher, ARGS those of the program. Without images, as on a machine without internet, the

@@ -70,6 +70,15 @@ objects() { # all objects that are newer than the file
     (cd ../fresh && find . -type f | sort) | diff - ../after
 }
 
+@test "make in the folder of a step builds the step, and knows the targets of the root" {
+    local folder
+    for folder in 0*; do
+        run make -n -C "$folder" DEVICE=cpu
+        [[ $output == *"-C .. step${folder:1:1}"* ]]
+    done
+    make -C 02_multigpu_fork DEVICE=cpu run-step1 ARGS='--hidden 8 --max-steps 1'
+}
+
 need_nvcc_without_gpu() {
     [ -n "$nvcc" ] || skip "nvcc is not installed"
     ! nvidia-smi -L >/dev/null 2>&1 || skip "there is a GPU here"
