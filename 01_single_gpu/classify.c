@@ -7,7 +7,6 @@
 #include "common/models/model.h"
 #include "common/snapshots/snapshot.h"
 #include "common/training/training_options.h"
-#include "zoo/zoo.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +15,6 @@
 enum { BATCH = 100, DRAWN = 3, EDGE = 2 };
 
 static const struct option_table tables[] = {
-    {"options of other models, optimizers and data (zoo/)", zoo_options},
     {"options of all steps", training_options},
     {0},
 };
@@ -174,7 +172,6 @@ static void draw(const struct answer *chosen, int count) {
 
 int main(int argc, char **argv) {
     struct answer chosen[DRAWN];
-    catalogue = &zoo;
     options_parse(tables, "Draws three test images with the answers of a trained model.", argc,
                   argv);
     struct snapshot *s = load();

@@ -12,14 +12,10 @@
 #include "common/training/report.h"
 #include "common/training/requests.h"
 #include "common/training/training_options.h"
-#include "watch/watch.h"
-#include "zoo/zoo.h"
 #include <math.h>
 #include <stdio.h>
 
 static const struct option_table tables[] = {
-    {"options of other models, optimizers and data (zoo/)", zoo_options},
-    {"options to watch a run (watch/)", watch_options},
     {"options of all steps", training_options},
     {0},
 };
@@ -61,7 +57,7 @@ static void load(struct trainer *t) {
         wrong_usage("%s", why);
     if (!opt.snapshot)
         return;
-    t->snapshot = snapshot_of_run(t->model.shape, &t->optimizer, t->model.parameters, tables);
+    t->snapshot = snapshot_of_run(t->model.shape, &t->optimizer, &t->train, t->model.parameters);
     if (snapshot_lock(opt.snapshot, why))
         fail("%s", why);
     t->resumed = snapshot_load(opt.snapshot, t->snapshot, why);
@@ -252,12 +248,11 @@ static void train(struct trainer *t) {
 }
 
 static void print_banner(const struct trainer *t) {
-    report_run(&t->model, &t->train, &t->test, &t->optimizer, tables);
+    report_run(&t->model, &t->train, &t->test, &t->optimizer);
 }
 
 int main(int argc, char **argv) {
     static struct trainer t;
-    catalogue = &zoo; // all models, optimizers and data, not only those of common/
     options_parse(tables, "Trains an image classifier or a language model.", argc, argv);
     setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
     load(&t);
@@ -268,7 +263,6 @@ int main(int argc, char **argv) {
     setup(&t);
     print_banner(&t);
     start(&t);
-    trace_and_profile(0, 1);
     train(&t);
     return 0;
 }

@@ -1,5 +1,6 @@
 // If a call of NCCL fails, NCCL_CHECK ends the program and prints NCCL's reason, as CUDA_CHECK does
-// for CUDA.
+// for CUDA. A program that is linked with watch/nccl_spans.c calls the functions there, which tell
+// --profile and --trace of each call, and then call NCCL.
 #pragma once
 #include "common/base/error.h"
 #include <nccl.h>

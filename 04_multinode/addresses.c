@@ -37,6 +37,8 @@ int open_sockets(struct sockets *s, const struct addrinfo *list, int type,
     int on = 1, error = EADDRNOTAVAIL;
     for (; list && s->count < MOST_SOCKETS; list = list->ai_next) {
         int fd = socket(list->ai_family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fd < 0 && errno != EAFNOSUPPORT) // IPv6 may be switched off
+            return errno;
         // The last attempt may have used the port, and the launcher has bound it to keep it free.
         if (type == SOCK_STREAM)
             setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);

@@ -248,6 +248,8 @@ static void accept_connection(int listener) {
     struct sockaddr_storage address;
     socklen_t bytes = sizeof address;
     int i = 0, s = accept4(listener, (struct sockaddr *)&address, &bytes, SOCK_CLOEXEC);
+    if (s < 0 && errno == EMFILE)
+        fail("rank 0 cannot accept all ranks: %m (ulimit -n)");
     if (s < 0)
         return;
     if (rendezvous.count - rendezvous.arrived == MOST_UNKNOWN) {
@@ -358,7 +360,7 @@ static int connect_to(const struct addrinfo *a, int *error) {
     int s = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     struct pollfd fd = {.fd = s, .events = POLLOUT};
     socklen_t bytes = sizeof *error;
-    *error = connect(s, a->ai_addr, a->ai_addrlen) ? errno : 0;
+    *error = s < 0 || connect(s, a->ai_addr, a->ai_addrlen) ? errno : 0;
     if (*error == EINPROGRESS &&
         poll(&fd, 1, 1000 * fmax(0, fmin(3, rendezvous.end - seconds() + 0.1))) == 0)
         *error = ETIMEDOUT;

@@ -104,7 +104,8 @@ void open_port(void) {
                  ? "; --master-addr is not an address of this node: with a --run-id that nobody "
                    "guesses, node 0 listens at all its addresses"
                  : "");
-    nodes_socket = epoll_create1(EPOLL_CLOEXEC);
+    if ((nodes_socket = epoll_create1(EPOLL_CLOEXEC)) < 0)
+        fail("cannot wait for other nodes: %m");
     for (int i = 0; i < sockets.count; i++)
         epoll_ctl(nodes_socket, EPOLL_CTL_ADD, sockets.fds[i],
                   &(struct epoll_event){.events = EPOLLIN});

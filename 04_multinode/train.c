@@ -16,9 +16,6 @@
 #include "common/training/report.h"
 #include "common/training/requests.h"
 #include "common/training/training_options.h"
-#include "watch/nccl_spans.h"
-#include "watch/watch.h"
-#include "zoo/zoo.h"
 #include <math.h>
 #include <nccl.h>
 #include <stdio.h>
@@ -32,8 +29,6 @@ static const struct option_spec options[] = {
 };
 
 static const struct option_table tables[] = {
-    {"options of other models, optimizers and data (zoo/)", zoo_options},
-    {"options to watch a run (watch/)", watch_options},
     {"options of all steps", training_options},
     {"options of the meeting of the ranks", meeting_options},
     {"options of this step", options},
@@ -92,7 +87,7 @@ static void load(struct trainer *t) {
         wrong_usage("%s", why);
     if (!opt.snapshot)
         return;
-    t->snapshot = snapshot_of_run(t->model.shape, &t->optimizer, t->model.parameters, tables);
+    t->snapshot = snapshot_of_run(t->model.shape, &t->optimizer, &t->train, t->model.parameters);
     if (t->rank == 0 && snapshot_lock(opt.snapshot, why))
         fail("%s", why);
     t->resumed = snapshot_load(opt.snapshot, t->snapshot, why);
@@ -112,7 +107,7 @@ static void join(struct trainer *t) {
     start_watchdog(meeting_opt.join_timeout, meeting_opt.step_timeout);
     COLLECTIVE(t->stream, ncclCommInitRank(&t->comm, t->world, id, t->rank));
     watch_comm(t->comm);
-    describe_run(plan, sizeof plan, &t->progress, opt.snapshot, tables);
+    describe_run(plan, sizeof plan, &t->train, &t->test, &t->progress, opt.snapshot);
     COLLECTIVE(t->stream, agree(plan, t->comm, t->stream));
     CUDA_CHECK(cudaStreamCreate(&t->comm_stream));
     CUDA_CHECK(cudaEventCreateWithFlags(&t->event, cudaEventDisableTiming));
@@ -353,7 +348,7 @@ static void train(struct trainer *t) {
 }
 
 static void print_banner(const struct trainer *t) {
-    report_run(&t->model, &t->train, &t->test, &t->optimizer, tables);
+    report_run(&t->model, &t->train, &t->test, &t->optimizer);
     say("ranks     global batch %ld = %d rank%s x %d\n", opt.batch, t->world, PLURAL(t->world),
         t->rows);
     say("launcher  %s\n", t->place.launcher);
@@ -362,7 +357,6 @@ static void print_banner(const struct trainer *t) {
 int main(int argc, char **argv) {
     static struct trainer t;
     t.place = find_place(); // first, so that each error line names the rank
-    catalogue = &zoo;       // all models, optimizers and data, not only those of common/
     options_parse(tables, "Trains an image classifier or a language model.", argc, argv);
     setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
     t.rank = t.place.rank;
@@ -377,7 +371,6 @@ int main(int argc, char **argv) {
     setup(&t);
     print_banner(&t);
     start(&t);
-    trace_and_profile(t.rank, t.world);
     train(&t);
     barrier(&t.sums->requests.stop, t.comm, t.stream); // until rank 0 has saved
     end_watchdog();

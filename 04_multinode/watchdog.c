@@ -3,6 +3,7 @@
 #include "02_multigpu_fork/share_gpus.h"
 #include "common/base/clock.h"
 #include "common/device/device.h"
+#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -138,7 +139,7 @@ static void set_limit(struct collective *c) {
     c->option = "--step-timeout";
     if (!strncmp(c->call, "ncclCommInit", 12) || !strncmp(c->call, "ncclCommSplit", 13)) {
         c->limit = watch.join_timeout;
-        c->option = "--join-timeout";
+        c->option = "--join-timeout; NCCL opens ports of its own, which a firewall may block";
     } else if (c->step < watch.save_end) {
         c->limit *= SAVE_FACTOR;
         c->option = "10 times --step-timeout, because of a save";
@@ -231,8 +232,8 @@ void start_watchdog(double join_timeout, double step_timeout) {
     watch.step_timeout = step_timeout;
     CUDA_CHECK(cudaGetDevice(&watch.device));
     error_hook = look_first;
-    if (pthread_create(&thread, NULL, watchdog, NULL))
-        fail("cannot start a thread");
+    if ((errno = pthread_create(&thread, NULL, watchdog, NULL)))
+        fail("cannot start a thread: %m");
 }
 
 void barrier(double *number, ncclComm_t comm, cudaStream_t stream) {

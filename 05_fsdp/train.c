@@ -19,9 +19,6 @@
 #include "common/training/report.h"
 #include "common/training/requests.h"
 #include "common/training/training_options.h"
-#include "watch/nccl_spans.h"
-#include "watch/watch.h"
-#include "zoo/zoo.h"
 #include <math.h>
 #include <nccl.h>
 #include <stdio.h>
@@ -40,8 +37,6 @@ static const struct option_spec options[] = {
 };
 
 static const struct option_table tables[] = {
-    {"options of other models, optimizers and data (zoo/)", zoo_options},
-    {"options to watch a run (watch/)", watch_options},
     {"options of all steps", training_options},
     {"options of the meeting of the ranks", meeting_options},
     {"options of this step", options},
@@ -97,7 +92,7 @@ static void load(struct trainer *t) {
     fsdp_build(&t->fsdp, &t->model, t->rank, t->world, step_opt.prefetch);
     if (!opt.snapshot)
         return;
-    t->snapshot = snapshot_of_run(t->model.shape, &t->optimizer, t->fsdp.count, tables);
+    t->snapshot = snapshot_of_run(t->model.shape, &t->optimizer, &t->train, t->fsdp.count);
     if (t->rank == 0 && snapshot_lock(opt.snapshot, why))
         fail("%s", why);
     t->resumed = snapshot_load_shard(opt.snapshot, t->snapshot, &t->fsdp.sharding, t->rank, why);
@@ -117,7 +112,7 @@ static void join(struct trainer *t) {
     start_watchdog(meeting_opt.join_timeout, meeting_opt.step_timeout);
     COLLECTIVE(t->stream, ncclCommInitRank(&t->comm, t->world, id, t->rank));
     watch_comm(t->comm);
-    describe_run(plan, sizeof plan, &t->progress, opt.snapshot, tables);
+    describe_run(plan, sizeof plan, &t->train, &t->test, &t->progress, opt.snapshot);
     COLLECTIVE(t->stream, agree(plan, t->comm, t->stream));
     fsdp_join(&t->fsdp, t->comm, t->stream, step_opt.overlap);
 }
@@ -244,7 +239,7 @@ static void save(struct trainer *t) {
     watch_save(); // all ranks save
     s->progress = t->progress;
     snapshot_from_device(s, f->parameters, f->optimizer_state);
-    if (fsdp_save(f, opt.snapshot, s, &t->sums->requests.stop, why))
+    if (fsdp_save(f, opt.snapshot, s, why))
         fail("%s", why);
 }
 
@@ -317,7 +312,7 @@ static void train(struct trainer *t) {
 }
 
 static void print_banner(const struct trainer *t) {
-    report_run(&t->model, &t->train, &t->test, &t->optimizer, tables);
+    report_run(&t->model, &t->train, &t->test, &t->optimizer);
     say("ranks     global batch %ld = %d rank%s x %d\n", opt.batch, t->world, PLURAL(t->world),
         t->rows);
     say("launcher  %s\n", t->place.launcher);
@@ -327,7 +322,6 @@ static void print_banner(const struct trainer *t) {
 int main(int argc, char **argv) {
     static struct trainer t;
     t.place = find_place(); // first, so that each error line names the rank
-    catalogue = &zoo;       // all models, optimizers and data, not only those of common/
     options_parse(tables, "Trains an image classifier or a language model.", argc, argv);
     setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
     t.rank = t.place.rank;
@@ -342,7 +336,6 @@ int main(int argc, char **argv) {
     setup(&t);
     print_banner(&t);
     start(&t);
-    trace_and_profile(t.rank, t.world);
     train(&t);
     barrier(&t.sums->requests.stop, t.comm, t.stream); // until rank 0 has saved
     end_watchdog();

@@ -8,11 +8,9 @@
 #include "common/base/minmax.h"
 #include "common/base/options.h"
 #include "common/device/device.h"
+#include "common/device/spans.h"
 #include "common/kernels/kernels.h"
 #include "common/training/report.h"
-#include "watch/nccl_spans.h"
-#include "watch/profile.h"
-#include "watch/trace.h"
 #include <errno.h>
 #include <math.h>
 #include <nccl.h>
@@ -21,7 +19,7 @@
 #include <string.h>
 
 static struct {
-    const char *min_bytes, *max_bytes, *csv, *trace;
+    const char *min_bytes, *max_bytes, *csv;
     long nproc, join_timeout, count, op, factor, warmup, iters, check_only;
     size_t smallest, largest; // min_bytes and max_bytes as numbers
 } opt;
@@ -43,8 +41,6 @@ static const struct option_spec options[] = {
     {"check-only", OPTION_FLAG, &opt.check_only, NULL, 0, 0,
      "check all operations up to 64K, without times"},
     {"csv", OPTION_TEXT | OPTION_OUTPUT, &opt.csv, "/dev/null", 0, 0, "file for the table"},
-    {"trace", OPTION_TEXT | OPTION_OUTPUT, &opt.trace, NULL, 0, 0,
-     "file for a trace: what the device did and when"},
     {0},
 };
 
@@ -390,12 +386,11 @@ int main(int argc, char **argv) {
     CUDA_CHECK(cudaMallocHost((void **)&w.host, bytes));
     CUDA_CHECK(cudaMallocHost((void **)&w.all, w.size * sizeof *w.all));
     print_device();
-    trace_open(opt.trace, w.rank, w.size);
-    profile_open(1, 1, 0); // records the spans of the trace
+    spans_open(0, 0);
     sum_rank_numbers(&w, opt.count);
     compare_by_hand(&w, opt.count);
     print_table(&w);
-    profile_report();
+    spans_reported();
     NCCL_CHECK(ncclCommDestroy(w.comm));
     if (w.wrong > 0 && w.rank == 0) // rank 0 knows the sum of all ranks
         fail("%.0f elements or byte counts are wrong", w.wrong);

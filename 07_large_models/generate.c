@@ -6,7 +6,6 @@
 #include "common/base/options.h"
 #include "common/base/rng.h"
 #include "common/snapshots/snapshot.h"
-#include "zoo/zoo.h"
 #include <limits.h>
 #include <locale.h>
 #include <math.h>
@@ -140,7 +139,6 @@ static void continue_text(struct predictor *p) {
 
 int main(int argc, char **argv) {
     static struct predictor p;
-    catalogue = &zoo;
     options_parse(tables, "Continues a text with a language model.", argc, argv);
     setlocale(LC_CTYPE, "C.UTF-8");
     load(&p);

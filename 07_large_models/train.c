@@ -20,10 +20,7 @@
 #include "common/training/report.h"
 #include "common/training/requests.h"
 #include "common/training/training_options.h"
-#include "watch/nccl_spans.h"
-#include "watch/watch.h"
 #include "zoo/kernels/element_kernels.h"
-#include "zoo/zoo.h"
 #include <math.h>
 #include <nccl.h>
 #include <stdio.h>
@@ -59,8 +56,6 @@ static const struct option_spec options[] = {
 };
 
 static const struct option_table tables[] = {
-    {"options of other models, optimizers and data (zoo/)", zoo_options},
-    {"options to watch a run (watch/)", watch_options},
     {"options of all steps", training_options},
     {"options of the meeting of the ranks", meeting_options},
     {"options of this step", options},
@@ -125,7 +120,7 @@ static void load(struct trainer *t) {
     units_build(&t->fsdp, &t->model, &t->place, step_opt.unit_bytes);
     if (!opt.snapshot)
         return;
-    t->snapshot = snapshot_of_run(t->model.shape, &t->optimizer, t->fsdp.count, tables);
+    t->snapshot = snapshot_of_run(t->model.shape, &t->optimizer, &t->train, t->fsdp.count);
     if (t->rank == 0 && snapshot_lock(opt.snapshot, why))
         fail("%s", why);
     t->resumed =
@@ -147,7 +142,7 @@ static void join(struct trainer *t) {
     COLLECTIVE(t->stream, ncclCommInitRank(&t->comm, t->world, id, t->rank));
     watch_comm(t->comm);
     size_t used = snprintf(plan, sizeof plan, "%d shards, ", t->fsdp.shards);
-    describe_run(plan + used, sizeof plan - used, &t->progress, opt.snapshot, tables);
+    describe_run(plan + used, sizeof plan - used, &t->train, &t->test, &t->progress, opt.snapshot);
     COLLECTIVE(t->stream, agree(plan, t->comm, t->stream));
     units_join(&t->fsdp, t->comm, t->rank, t->stream, step_opt.overlap);
 }
@@ -332,7 +327,7 @@ static void save(struct trainer *t) {
         return;
     s->progress = t->progress;
     snapshot_from_device(s, f->parameters, f->optimizer_state);
-    if (units_save(f, opt.snapshot, s, t->rank, step_opt.save, &t->sums->requests.stop, why))
+    if (units_save(f, opt.snapshot, s, t->rank, step_opt.save, why))
         fail("%s", why);
 }
 
@@ -407,7 +402,7 @@ static void train(struct trainer *t) {
 }
 
 static void print_banner(const struct trainer *t) {
-    report_run(&t->model, &t->train, &t->test, &t->optimizer, tables);
+    report_run(&t->model, &t->train, &t->test, &t->optimizer);
     say("ranks     global batch %ld = %d rank%s x %ld\n", opt.batch, t->world, PLURAL(t->world),
         t->rows * step_opt.accumulate);
     say("launcher  %s\n", t->place.launcher);
@@ -419,7 +414,6 @@ static void print_banner(const struct trainer *t) {
 int main(int argc, char **argv) {
     static struct trainer t;
     t.place = find_place(); // first, so that each error line names the rank
-    catalogue = &zoo;       // all models, optimizers and data, not only those of common/
     options_parse(tables, "Trains an image classifier or a language model.", argc, argv);
     setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
     t.rank = t.place.rank;
@@ -435,7 +429,6 @@ int main(int argc, char **argv) {
     setup(&t);
     print_banner(&t);
     start(&t);
-    trace_and_profile(t.rank, t.world);
     train(&t);
     barrier(&t.sums->requests.stop, t.comm, t.stream); // until rank 0 has saved
     if (t.rank == 0)

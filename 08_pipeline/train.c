@@ -17,9 +17,6 @@
 #include "common/training/report.h"
 #include "common/training/requests.h"
 #include "common/training/training_options.h"
-#include "watch/nccl_spans.h"
-#include "watch/watch.h"
-#include "zoo/zoo.h"
 #include <math.h>
 #include <nccl.h>
 #include <stdio.h>
@@ -33,8 +30,6 @@ static const struct option_spec options[] = {
 };
 
 static const struct option_table tables[] = {
-    {"options of other models, optimizers and data (zoo/)", zoo_options},
-    {"options to watch a run (watch/)", watch_options},
     {"options of all steps", training_options},
     {"options of the pipeline", pipeline_options},
     {"options of the meeting of the ranks", meeting_options},
@@ -93,7 +88,7 @@ static void load(struct trainer *t) {
     t->rows = t->pipeline.rows;
     if (!opt.snapshot)
         return;
-    t->snapshot = snapshot_of_run(t->model.shape, &t->optimizer, t->model.parameters, tables);
+    t->snapshot = snapshot_of_run(t->model.shape, &t->optimizer, &t->train, t->model.parameters);
     if (t->rank == 0 && snapshot_lock(opt.snapshot, why))
         fail("%s", why);
     t->resumed = snapshot_load_shard(opt.snapshot, t->snapshot, &t->pipeline.sharding,
@@ -114,7 +109,7 @@ static void join(struct trainer *t) {
     start_watchdog(meeting_opt.join_timeout, meeting_opt.step_timeout);
     COLLECTIVE(t->stream, ncclCommInitRank(&t->comm, t->world, id, t->rank));
     watch_comm(t->comm);
-    describe_run(plan, sizeof plan, &t->progress, opt.snapshot, tables);
+    describe_run(plan, sizeof plan, &t->train, &t->test, &t->progress, opt.snapshot);
     COLLECTIVE(t->stream, agree(plan, t->comm, t->stream));
     pipeline_join(&t->pipeline, t->comm, &t->pass);
     CUDA_CHECK(cudaStreamCreate(&t->comm_stream));
@@ -331,13 +326,9 @@ static void save(struct trainer *t) {
         return;
     s->progress = t->progress;
     snapshot_from_device(s, t->parameters, t->optimizer_state);
-    int failed = snapshot_save_shard(opt.snapshot, s, &p->sharding, p->shard, why);
-    barrier(&t->sums->requests.stop, p->comm, t->stream);
-    if (failed) {
-        remove_shards(opt.snapshot);
+    if (snapshot_save_shard(opt.snapshot, s, &p->sharding, p->shard, why))
         fail("%s", why);
-    }
-    barrier(&t->sums->requests.stop, p->comm, t->stream); // ends this rank if another has failed
+    barrier(&t->sums->requests.stop, p->comm, t->stream);
     if (t->rank == 0 && snapshot_commit(opt.snapshot, s, &p->sharding, why))
         fail("%s", why);
 }
@@ -413,7 +404,7 @@ static void train(struct trainer *t) {
 }
 
 static void print_banner(const struct trainer *t) {
-    report_run(&t->whole, &t->train, &t->test, &t->optimizer, tables);
+    report_run(&t->whole, &t->train, &t->test, &t->optimizer);
     say("ranks     global batch %ld = %d replica%s x %ld\n", opt.batch, t->pipeline.replicas,
         PLURAL(t->pipeline.replicas), opt.batch / t->pipeline.replicas);
     say("launcher  %s\n", t->place.launcher);
@@ -423,7 +414,6 @@ static void print_banner(const struct trainer *t) {
 int main(int argc, char **argv) {
     static struct trainer t;
     t.place = find_place(); // first, so that each error line names the rank
-    catalogue = &zoo;       // all models, optimizers and data, not only those of common/
     options_parse(tables, "Trains an image classifier or a language model.", argc, argv);
     setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
     t.rank = t.place.rank;
@@ -438,7 +428,6 @@ int main(int argc, char **argv) {
     setup(&t);
     print_banner(&t);
     start(&t);
-    trace_and_profile(t.rank, t.world);
     train(&t);
     barrier(&t.sums->requests.stop, t.comm, t.stream); // until rank 0 has saved
     if (t.rank == 0)

@@ -41,7 +41,7 @@ endif
 $(OBJECTS_OF_MINE): private CFLAGS += -O1 -Wno-error $(if $(findstring clang,$(shell $(CC) --version)),,-ftrack-macro-expansion=0) \
 	$(if $(STEPS_OF_MINE),-include exercises/observe.h)
 $(PROGRAM_OF_MINE): $(OBJECTS_OF_MINE) $(if $(filter $(PROGRAM_OF_MINE).o,$(OBJECTS_OF_MINE)),,$(BUILD)/$(MAIN).o) \
-	$(CRASH_OF_MINE) $(STEPS_OF_MINE) $(COMMON_ARCHIVES)
+	$(CRASH_OF_MINE) $(call JOINING,$(MAIN)) $(STEPS_OF_MINE) $(COMMON_ARCHIVES)
 	@mkdir -p $(@D)
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ $(foreach f,$(WRAPPED_OF_MINE),-Wl,--wrap=$(f)) -Wl,--as-needed $(LIB_FLAGS) $(NCCL_FLAGS) -lm -ldl
 

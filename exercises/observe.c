@@ -1,8 +1,10 @@
 // At its end, each process adds lines to the file that the variable OBSERVE names. A line such as
 // "ncclAllReduce float 20 80000 2 20" holds a function, a type or -, the calls, the bytes of the
 // arrays that they were given, the stream, and how many of the calls the watchdog watches. Streams
-// are numbered in the order of their first use; 0 is no stream. For each batch that a process
-// gathers, it adds a line such as "train rank first rows" at once.
+// are numbered in the order of their first use; 0 is no stream. The lines "time - 4013" and
+// "awake - 52" have the milliseconds from the start of the process to its end, and those in which
+// its first thread did not sleep. For each batch that a process gathers, it adds a line such as
+// "train rank first rows" at once.
 #include "exercises/observe.h"
 #include "04_multinode/watchdog.h"
 #include "common/base/clock.h"
@@ -64,6 +66,7 @@ __typeof__(end_collective) __wrap_end_collective;
 __typeof__(wait_for) __wrap_wait_for;
 
 void __wrap_begin_collective(const char *call, const char *file, int line) {
+    observe("begin_collective", 0, NO_TYPE, NULL);
     in_collective = 1;
     __real_begin_collective(call, file, line);
 }
@@ -99,6 +102,25 @@ void observe_copy(const void *to, size_t bytes, enum cudaMemcpyKind kind) {
     }
 }
 
+static double began;
+
+// Linux counts nanoseconds on a processor, and those of waiting for one: other programs that keep
+// the processors busy make nobody sleep.
+static double awake(void) {
+    double running = 0, waiting = 0;
+    FILE *file = fopen("/proc/self/schedstat", "r");
+    if (!file)
+        return 0;
+    if (fscanf(file, "%lf %lf", &running, &waiting) != 2)
+        running = waiting = 0;
+    fclose(file);
+    return (running + waiting) / 1e9;
+}
+
+__attribute__((constructor)) static void begin(void) {
+    began = (seconds)();
+}
+
 __attribute__((destructor)) static void write_counts(void) {
     const char *path = getenv("OBSERVE");
     if (!path)
@@ -110,6 +132,8 @@ __attribute__((destructor)) static void write_counts(void) {
         fprintf(file, "%s %s %ld %.0f %d %ld\n", seen[i].function,
                 seen[i].type == NO_TYPE ? "-" : types[seen[i].type].name, seen[i].calls,
                 seen[i].bytes, seen[i].stream, seen[i].watched);
+    if (file)
+        fprintf(file, "time - %.0f\nawake - %.0f\n", ((seconds)() - began) * 1e3, awake() * 1e3);
     if (!file || fclose(file)) { // without its lines, a check would believe that there was no call
         fprintf(stderr, "error: cannot write %s\n", path);
         fflush(NULL);

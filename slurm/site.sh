@@ -40,6 +40,9 @@ unset SLURM_EXPORT_ENV
 threads=$((SLURM_CPUS_PER_TASK / ${ranks_per_task:-1}))
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((threads > 0 ? threads : 1))}
 
+# A secret that only the ranks of this job know, so that no other program joins them (SECURITY.md).
+export MASTER_TOKEN=${MASTER_TOKEN:-$(od -An -N 16 -t x8 /dev/urandom | tr -d ' ')}
+
 # CONTAINER=containers/tutorial.sif sbatch ... runs the programs in that image. --nv adds the driver of the node.
 run=()
 # shellcheck disable=SC2034 # the job scripts use it

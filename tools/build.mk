@@ -25,11 +25,21 @@ comma := ,
 QUIET = $(if $(V),,@$(SAY_ONCE))
 SAY_ONCE = $(if $(findstring s,$(filter-out --%,$(firstword -$(MAKEFLAGS)))),,$(info compiles into $(BUILD) (V=1 shows the commands)))$(eval SAY_ONCE :=)
 
+# Programs that are linked with zoo/zoo.c and watch/watch.c have what the zoo and the watch offer. Both begin before main, so
+# no program names them. Steps 1 to 6 also work without: make step1 ZOO=0, or if these folders are not there.
+ZOO := 1
+BESIDE := $(if $(filter 0,$(ZOO)),,$(wildcard zoo watch))
+WITH_ZOO := %/train %/classify %/ladder %/generate
+WITH_WATCH := %/train %/allreduce
+# $(call JOINING,PROGRAM): the objects with which the program is linked for that.
+JOINING = $(if $(filter $(WITH_ZOO),$1),$(patsubst %,$(BUILD)/zoo/zoo.o,$(filter zoo,$(BESIDE)))) \
+	$(if $(filter $(WITH_WATCH),$1),$(patsubst %,$(BUILD)/watch/watch.o,$(filter watch,$(BESIDE))))
+
 BUILT := $(PROGRAMS:%=$(BUILD)/%)
-STEPS_MODULES := $(filter-out $(BUILT:=.o),$(patsubst %.c,$(BUILD)/%.o,$(wildcard 0*/*.c watch/nccl_*.c)))
-FOLDERS := $(wildcard common/* zoo/*) watch zoo
+STEPS_MODULES := $(filter-out $(BUILT:=.o),$(patsubst %.c,$(BUILD)/%.o,$(wildcard $(if $(filter zoo,$(BESIDE)),0*,0[1-46]*)/*.c $(BESIDE:=/nccl_*.c))))
+FOLDERS := $(wildcard common/* $(BESIDE:=/*) $(BESIDE))
 COMMON := $(filter-out common/device/fallback.c $(wildcard watch/nccl_*.c $(FOLDERS:=/$(if $(filter cpu,$(DEVICE)),gpu,cpu)_*.c)),$(wildcard $(FOLDERS:=/*.c))) \
-	$(if $(filter gpu,$(DEVICE)),$(wildcard */kernels/*.cu))
+	$(if $(filter gpu,$(DEVICE)),$(wildcard $(FOLDERS:=/*.cu)))
 COMMON_MODULES := $(patsubst %,$(BUILD)/%.o,$(basename $(COMMON)))
 
 # The modules that every program needs, and on the CPU device what stands in for NVIDIA's libraries.
@@ -44,8 +54,8 @@ programs: $(BUILT)
 # The links in the folders of the steps, which lead to what was built last. Beside each program for the GPU, PROGRAM.cpu
 # leads to the one that common/device/fallback.c starts in its place.
 $(PROGRAMS): %: $(BUILD)/% $(if $(BOTH),cpu-programs)
-	@ln -srf $< $@
-	@$(if $(BOTH),ln -srf build/cpu/$@,rm -f) $<.cpu
+	@[ $@ -ef $< ] || ln -srf $< $@
+	@$(if $(BOTH),[ build/cpu/$@ -ef $<.cpu ] || ln -srf build/cpu/$@,rm -f) $<.cpu
 
 # A single second make builds the programs for the CPU device, because two at the same time would write the same files.
 # A login node may lack a library for them; then the programs for the GPU are enough.
@@ -74,7 +84,7 @@ $(BUILD)/libs.mk:
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
 # If the flags differ from those of the last build, make rebuilds everything.
-FLAGS_NOW = $(CC) $(ALL_CFLAGS) $(VECTORS) $(NVCC_FLAGS) $(LIB_FLAGS) $(NCCL_FLAGS)
+FLAGS_NOW = $(BESIDE) $(CC) $(ALL_CFLAGS) $(VECTORS) $(NVCC_FLAGS) $(LIB_FLAGS) $(NCCL_FLAGS)
 $(BUILD)/flags: always
 	@mkdir -p $(@D)
 	@echo '$(FLAGS_NOW)' | cmp -s - $@ || echo '$(FLAGS_NOW)' >$@
@@ -108,6 +118,7 @@ $(BUILD)/%.a:
 $(filter-out %/launch,$(BUILT)): $(if $(filter gpu,$(DEVICE)),$(BUILD)/common/device/fallback.o)
 $(filter-out $(BUILD)/01_%,$(BUILT)): $(BUILD)/steps.a
 $(BUILD)/01_single_gpu/ladder/ladder: $(addprefix $(BUILD)/01_single_gpu/ladder/,climb.o fused.o)
+$(foreach program,$(BUILT),$(eval $(program): $(call JOINING,$(program))))
 $(BUILT): $(COMMON_ARCHIVES)
 $(BUILT): %: %.o
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ -Wl,--as-needed $(LIB_FLAGS) $(NCCL_FLAGS) -lm -ldl

@@ -7,6 +7,7 @@ set -u
 cc=${CC:-cc}
 peers=build/peers
 npm=build/npm # of packages that are too old in some releases
+npm_installs="mkdir -p $npm && cp tests/package*.json $npm && npm ci --prefix $npm --no-audit --no-fund --loglevel=error"
 unreachable=build/no-mirror # exists after no mirror of apt has answered
 # shellcheck source=tools/begin.sh
 . "$(dirname "$0")/begin.sh"
@@ -111,12 +112,22 @@ check() { # SET
     esac
 }
 
+on_cluster() { [ -n "${SLURM_JOB_ID:-}${PBS_JOBID:-}${LSB_JOBID:-}" ] || command -v sbatch qsub bsub >/dev/null; }
+
+# On a cluster, only the administrators use sudo, and it would report to them. At a terminal, the user decides.
 can_install() {
+    local answer
     has_command apt-get || return
     root=''
     [ "$(id -u)" = 0 ] && return
     root=sudo
-    has_command sudo && { sudo -n true 2>/dev/null || { [ -t 0 ] && sudo -vp "sudo installs$apt; password of %p: "; }; }
+    has_command sudo && ! on_cluster || return
+    if [ -t 0 ]; then
+        read -rp "Install$apt with sudo? [y/N] " answer
+        [[ $answer == [yY]* ]] && sudo -v
+    else
+        sudo -n true 2>/dev/null
+    fi
 }
 
 last_line() {
@@ -196,7 +207,7 @@ elif can_install; then
         if [[ $apt == *" bats"* ]]; then # this release has an old one
             has_command npm || install_packages npm
             echo "npm installs a newer bats in $npm"
-            npm install --prefix $npm --no-audit --no-fund --loglevel=error bats
+            sh -c "$npm_installs"
             check "$1"
         fi
     else
@@ -210,8 +221,9 @@ fi
     [ -n "$needed" ] && echo "error: missing packages:$apt" || echo "note: these packages are useful, but not required:$apt"
     echo "  Debian, Ubuntu:  sudo apt-get update && sudo apt-get install$apt"
     [[ $apt != *" bats"* ]] || ! has_command bats ||
-        echo "  bats is older than 1.8; without root: npm install --prefix $npm bats"
+        echo "  bats is older than 1.8; without root: $npm_installs"
     [ -z "$dnf" ] || echo "  Fedora, RHEL:    sudo dnf install$dnf"
     [ -z "$conda" ] || echo "  conda, no root:  conda install -c conda-forge$conda"
+    ! on_cluster || echo "  On a cluster:    load modules that hold them; module avail lists all (docs/where.md, A cluster)"
 } >&2
 [ -z "$needed" ]

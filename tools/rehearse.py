@@ -120,11 +120,15 @@ def launch(options, strategy, gpus, folder, memory):
     for name in ("CPU_DEVICES", "CUDA_VISIBLE_DEVICES", "NCCL_HOSTID", "CPU_DEVICE_CHAOS", "CPU_DEVICE_CHECK",
                  "CPU_DEVICE_MEMORY"):
         environment.pop(name, None)
+    # Ranks that share a core take turns.
+    turns = max(1, gpus // len(os.sched_getaffinity(0)))
+    environment.setdefault("CPU_DEVICE_TIMEOUT", str(300 * turns))
+    limits = ["--join-timeout", str(60 * turns), "--step-timeout", str(120 * turns)]
     if memory:
         environment["CPU_DEVICE_MEMORY"] = memory
     command = [f"{options.build}/03_multigpu_launcher/launch", "--nproc-per-node", str(gpus), "sh", "-c",
                NODE.format(options.gpus_per_node, local), *program(options, strategy), "--data", f"blank:{STEPS * batch}", "--batch", str(batch), "--max-steps", str(STEPS),
-               "--trace", f"{folder}/trace.json", *options.train]
+               "--trace", f"{folder}/trace.json", *limits, *options.train]
     if not os.access(command[0], os.X_OK):
         raise Failed(f"error: {command[0]} is not built; make rehearse builds it")
     done = subprocess.run(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)

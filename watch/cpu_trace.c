@@ -9,11 +9,11 @@ static void write_arrow(const struct cpu_event *e, size_t id) {
     fprintf(trace.file,
             ",\n{\"ph\":\"s\",\"id\":%zu,\"name\":\"event\",\"cat\":\"event\",\"pid\":%d,"
             "\"tid\":%d,\"ts\":%.3f}",
-            id, trace.process, e->from, e->left * 1e6);
+            id, trace_process.number, e->from, e->left * 1e6);
     fprintf(trace.file,
             ",\n{\"ph\":\"f\",\"bp\":\"e\",\"id\":%zu,\"name\":\"event\",\"cat\":\"event\","
             "\"pid\":%d,\"tid\":%d,\"ts\":%.3f}",
-            id, trace.process, e->stream, e->end * 1e6);
+            id, trace_process.number, e->stream, e->end * 1e6);
 }
 
 static void write_event(const struct cpu_event *e, size_t id) {
@@ -40,10 +40,10 @@ static void write_trace(const struct cpu_timeline *timeline) {
     trace_close(&trace);
 }
 
-void trace_open(const char *path, int process, int processes) {
+void trace_open(const char *path) {
     if (!path)
         return;
-    trace = trace_create(path, process, processes);
+    trace = trace_create(path);
     cpu_record_events(write_trace);
 }
 

@@ -57,10 +57,10 @@ static void write_trace(void) {
     trace_close(&trace.out);
 }
 
-void trace_open(const char *path, int process, int processes) {
+void trace_open(const char *path) {
     if (!path)
         return;
-    trace.out = trace_create(path, process, processes);
+    trace.out = trace_create(path);
     atexit(write_trace);
 }
 

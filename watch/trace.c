@@ -5,18 +5,21 @@
 #include <string.h>
 #include <unistd.h>
 
-struct trace_file trace_create(const char *path, int process, int processes) {
+struct trace_process trace_process = {0, 1};
+
+struct trace_file trace_create(const char *path) {
     char name[4096];
     const char *dot = strrchr(path, '.');
     if (!dot || strchr(dot, '/'))
         dot = path + strlen(path);
     snprintf(name, sizeof name, "%s", path);
-    if (processes > 1)
-        snprintf(name, sizeof name, "%.*s.%d%s", (int)(dot - path), path, process, dot);
+    if (trace_process.count > 1)
+        snprintf(name, sizeof name, "%.*s.%d%s", (int)(dot - path), path, trace_process.number,
+                 dot);
     FILE *file = fopen(name, "we");
     if (!file)
         fail("--trace %s: %s", name, strerror(errno));
-    return (struct trace_file){file, process, processes, 0};
+    return (struct trace_file){file, 0};
 }
 
 void trace_write_head(const struct trace_file *t, const char *model) {
@@ -25,18 +28,18 @@ void trace_write_head(const struct trace_file *t, const char *model) {
     fprintf(t->file,
             "{\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"clock\":\"%s%s\",\"process\":%d,"
             "\"processes\":%d,\"host\":\"%s\",\"dropped\":%zu},\n\"traceEvents\":[\n",
-            model ? "modelled " : "measured", model ? model : "", t->process, t->processes, host,
-            t->dropped);
+            model ? "modelled " : "measured", model ? model : "", trace_process.number,
+            trace_process.count, host, t->dropped);
     fprintf(t->file,
             "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":"
             "\"process %d\"}}",
-            t->process, t->process);
+            trace_process.number, trace_process.number);
 }
 
 void trace_write_row(const struct trace_file *t, int row) {
     fprintf(t->file,
             ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"",
-            t->process, row);
+            trace_process.number, row);
     fprintf(t->file, row ? "stream %d\"}}" : "host\"}}", row);
 }
 
@@ -55,14 +58,14 @@ void trace_write_span(const struct trace_file *t, const char *scope, const char 
     }
     write_text(t->file, name);
     fprintf(t->file, "\",\"cat\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f", category,
-            t->process, row, begin * 1e6, (end - begin) * 1e6);
+            trace_process.number, row, begin * 1e6, (end - begin) * 1e6);
 }
 
 void trace_close(struct trace_file *t) {
     fprintf(t->file, "\n]}\n");
     int incomplete = ferror(t->file) | fclose(t->file);
     t->file = NULL;
-    if (t->dropped && t->process == 0)
+    if (t->dropped && trace_process.number == 0)
         fprintf(stderr,
                 "note (%s): --trace had no room for the last %zu operations; to trace all "
                 "of them, make the run shorter, such as with --max-steps 1000\n",

@@ -7,23 +7,28 @@
 #include <cuda_runtime.h>
 #include <stdio.h>
 
+// The number of this process, and how many there are: one, unless nccl_spans.c has seen it join
+// others.
+extern struct trace_process {
+    int number, count;
+} trace_process;
+
 // Records from here on what the device does, and writes it to the file at path when the program
 // exits normally. If there are several processes, the number of this process comes before the
 // suffix of the name: trace.json becomes trace.0.json. A path of NULL does nothing. If the file
 // cannot be written, the program fails at once.
-void trace_open(const char *path, int process, int processes);
+void trace_open(const char *path);
 
 // The file of a trace, for gpu_trace.c and cpu_trace.c.
 // tools/trace_file.py describes its format.
 struct trace_file {
     FILE *file;
-    int process, processes; // the numbers of trace_open
     size_t dropped;         // spans that the file lacks, because memory is limited
 };
 
 // Creates the file at path, or for one of several processes the file whose name has its number.
 // Fails as trace_open does.
-struct trace_file trace_create(const char *path, int process, int processes);
+struct trace_file trace_create(const char *path);
 
 // Writes the head. model: the name of the model whose times the trace holds, or NULL if they were
 // measured.

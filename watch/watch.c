@@ -1,6 +1,7 @@
-#include "watch/watch.h"
+// Watches a training run: --profile, which says where the time of a training step goes, and
+// --trace. A program that the Makefile links with this file has these options.
+#include "common/base/options.h"
 #include "common/device/spans.h"
-#include "common/training/training_options.h"
 #include "watch/profile.h"
 #include "watch/trace.h"
 
@@ -9,7 +10,7 @@ static struct {
     long profile;
 } options; // options_parse sets it
 
-const struct option_spec watch_options[] = {
+static const struct option_spec watch_options[] = {
     {"profile", OPTION_FLAG | OPTION_LOCAL, &options.profile, NULL, 0, 0,
      "prints where the time of a training step goes, and adds it to the CSV file"},
     {"trace", OPTION_TEXT | OPTION_LOCAL | OPTION_OUTPUT, &options.trace, NULL, 0, 0,
@@ -20,9 +21,12 @@ const struct option_spec watch_options[] = {
 static struct phases taken; // the sums of the last epoch
 static const struct phases none;
 
-static void open(long steps) {
+static void open(long steps, long report_every) {
+    if (options.profile && !steps)
+        wrong_usage("--profile is about training steps, and this program has none: use --trace");
+    trace_open(options.trace);
     if (options.profile || trace_needs_spans())
-        profile_open(steps, opt.log_every, (int)options.profile);
+        profile_open(steps, report_every, (int)options.profile);
 }
 
 static void take(void) {
@@ -43,7 +47,9 @@ static size_t titles(char *text, size_t size, const char *prefix) {
     return options.profile ? phases_csv_titles(text, size, prefix) : 0;
 }
 
-void trace_and_profile(int process, int processes) {
+// Runs before main in each program that is linked with this file.
+__attribute__((constructor)) static void join_program(void) {
+    static const struct option_table table = {"options to watch a run (watch/)", watch_options};
     static const struct watcher self = {.begin = profile_begin,
                                         .end = profile_end,
                                         .step = profile_step,
@@ -54,5 +60,5 @@ void trace_and_profile(int process, int processes) {
                                         .columns = columns,
                                         .titles = titles};
     watcher = &self;
-    trace_open(options.trace, process, processes);
+    options_add(&table, NULL);
 }

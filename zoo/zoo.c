@@ -1,10 +1,14 @@
-#include "zoo/zoo.h"
+// The door of the zoo: all models, optimizers, schedules and data sets that the first lessons do
+// not need, and their options. A program that the Makefile links with this file has them.
+#include "common/training/catalogue.h"
+#include "common/training/training_options.h"
 #include "zoo/data/sources.h"
 #include "zoo/layers/kinds.h"
 #include "zoo/models/models.h"
 #include "zoo/models/summary.h"
 #include "zoo/snapshots/shards.h"
 #include "zoo/training/optimizers.h"
+#include "zoo/zoo_options.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -43,6 +47,14 @@ static void describe_model(const struct model *m) {
         print_summary(m);
 }
 
-const struct catalogue zoo = {models,          optimizers,     sources,
-                              build_model,     describe_model, set_optimizer,
-                              identify_shards, load_shards,    remove_shards};
+static const struct catalogue zoo = {models,          optimizers,     sources,
+                                     build_model,     describe_model, set_optimizer,
+                                     identify_shards, load_shards,    remove_shards};
+
+// Runs before main in each program that is linked with this file.
+__attribute__((constructor)) static void join_program(void) {
+    static const struct option_table table = {"options of other models, optimizers and data (zoo/)",
+                                              zoo_options};
+    catalogue = &zoo;
+    options_add(&table, training_options);
+}

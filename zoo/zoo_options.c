@@ -3,7 +3,7 @@
 #include "zoo/models/models.h"
 #include "zoo/training/schedules.h"
 
-struct zoo_options zoo_opt;
+struct zoo_options zoo_opt = {.size = "tiny"}; // for programs without these options
 
 const struct option_spec zoo_options[] = {
     {"depth", OPTION_INT, &zoo_opt.depth, "20", 1, 1000, "layers: 8, 14, 18 or 20",

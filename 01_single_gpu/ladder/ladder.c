@@ -8,7 +8,7 @@
 #include "common/layers/layers.h"
 #include "common/layers/products.h"
 #include "common/training/training_options.h"
-#include "zoo/zoo.h"
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,8 +165,8 @@ static void run_with_workers(struct trainer *t, long steps) {
     t->end = t->step + steps;
     memset(t->filled, 0, sizeof t->filled);
     for (long i = 0; i < settings.threads; i++)
-        if (pthread_create(&t->workers[i], NULL, make_batches, t))
-            fail("cannot start a thread");
+        if ((errno = pthread_create(&t->workers[i], NULL, make_batches, t)))
+            fail("cannot start a thread: %m");
     run_eagerly(t, steps);
     for (long i = 0; i < settings.threads; i++)
         pthread_join(t->workers[i], NULL);
@@ -321,8 +321,6 @@ static void load(struct trainer *t) {
     char why[WHY_SIZE];
     struct dataset test;
     opt.model = "mlp";
-    catalogue = &zoo;      // for its data
-    zoo_opt.size = "tiny"; // for the reader of texts, which are refused below
     if (data_load(&t->host, &test, &opt.data, why))
         fail("%s", why);
     if (t->host.tokens)

@@ -22,25 +22,47 @@ void wrong_usage(const char *format, ...) {
     exit(2);
 }
 
+enum { MOST_ADDED = 4, MOST_OPTIONS = 128 };
+static struct added {
+    const struct option_table *table;
+    const struct option_spec *beside;
+} added[MOST_ADDED];
+static int added_count;
+
+// The rows of all tables of this program: first those of options_add.
+static const struct option_spec *options[MOST_OPTIONS];
+static int option_count;
+
+void options_add(const struct option_table *table, const struct option_spec *beside) {
+    if (added_count == MOST_ADDED)
+        fail("too many tables of options: raise MOST_ADDED in %s", __FILE__);
+    added[added_count++] = (struct added){table, beside};
+}
+
+static void add_rows(const struct option_table *table) {
+    for (const struct option_spec *o = table->options; o->name; o++) {
+        if (option_count == MOST_OPTIONS)
+            fail("too many options: raise MOST_OPTIONS in %s", __FILE__);
+        options[option_count++] = o;
+    }
+}
+
+// Returns 1 if a program with these tables has the added one.
+static int is_used(const struct added *a, const struct option_table *tables) {
+    while (a->beside && tables->options && tables->options != a->beside)
+        tables++;
+    return !a->beside || tables->options;
+}
+
 static enum option_type type_of(const struct option_spec *o) {
     return o->type & 7; // the bits of OPTION_LOCAL and so on are above these
 }
 
-// Returns the option after o in the tables, where t is the table of o, or NULL at the end. Start
-// with o = NULL.
-static const struct option_spec *next_option(const struct option_table **t,
-                                             const struct option_spec *o) {
-    o = o ? o + 1 : (*t)->options;
-    while (o && !o->name)
-        o = (++*t)->options;
-    return o;
-}
-
-static const struct option_spec *find_rest(const struct option_table *tables) {
-    const struct option_spec *o = NULL;
-    while ((o = next_option(&tables, o)) && type_of(o) != OPTION_REST)
-        ;
-    return o;
+static const struct option_spec *find_rest(void) {
+    for (int i = 0; i < option_count; i++)
+        if (type_of(options[i]) == OPTION_REST)
+            return options[i];
+    return NULL;
 }
 
 // Adds to the text, and cuts it if it does not fit.
@@ -71,21 +93,35 @@ static void print_option_help(const struct option_spec *o) {
     putchar('\n');
 }
 
-__attribute__((noreturn)) static void print_help(const struct option_table *tables,
-                                                 const char *program, const char *summary) {
-    const struct option_spec *rest = find_rest(tables);
+static void print_table(const struct option_table *t) {
+    printf("\n%s%s", t->title ? t->title : "", t->title ? ":\n" : "");
+    for (const struct option_spec *o = t->options; o->name; o++)
+        if (type_of(o) != OPTION_REST)
+            print_option_help(o);
+}
+
+// all 1: also prints the tables of options_add.
+__attribute__((noreturn)) static void
+print_help(const struct option_table *tables, const char *program, const char *summary, int all) {
+    const struct option_spec *rest = find_rest();
     printf("usage: %s [options]%s%s\n%s\n", program, rest ? " " : "", rest ? rest->name : "",
            summary);
     const struct option_table *t = tables;
     while (t->options)
         t++;
-    while (t-- > tables) {
-        printf("\n%s%s", t->title ? t->title : "", t->title ? ":\n" : "");
-        for (const struct option_spec *o = t->options; o->name; o++)
-            if (o != rest)
-                print_option_help(o);
-    }
+    while (t-- > tables)
+        print_table(t);
     puts("  --help (or -h)     prints this list, with defaults in parentheses");
+    const char *more = "--help all";
+    for (struct added *a = added; a < added + added_count; a++) {
+        if (!is_used(a, tables))
+            continue;
+        if (all)
+            print_table(a->table);
+        else
+            printf("  %-18s also prints the %s\n", more, a->table->title);
+        more = "";
+    }
     exit(0);
 }
 
@@ -132,34 +168,37 @@ static int is_name(const char *name, const char *typed, size_t length) {
 }
 
 // Returns the option whose name has this length and begins at typed, or NULL.
-static const struct option_spec *find_option(const struct option_table *tables, const char *typed,
-                                             size_t length) {
-    const struct option_spec *o = NULL;
-    while ((o = next_option(&tables, o)) && !is_name(o->name, typed, length))
-        ;
-    return o;
+static const struct option_spec *find_option(const char *typed, size_t length) {
+    for (int i = 0; i < option_count; i++)
+        if (is_name(options[i]->name, typed, length))
+            return options[i];
+    return NULL;
 }
 
 // Returns an option whose name begins with the typed name, or with which the typed name begins, or
 // NULL.
-static const struct option_spec *find_similar(const struct option_table *tables, const char *typed,
-                                              size_t length) {
-    const struct option_spec *o = NULL;
-    while ((o = next_option(&tables, o)) &&
-           (type_of(o) == OPTION_REST || length == 0 ||
-            strncmp(o->name, typed, min_size(length, strlen(o->name)))))
-        ;
-    return o;
+static const struct option_spec *find_similar(const char *typed, size_t length) {
+    for (int i = 0; i < option_count && length > 0; i++) {
+        const char *name = options[i]->name;
+        if (type_of(options[i]) != OPTION_REST &&
+            !strncmp(name, typed, min_size(length, strlen(name))))
+            return options[i];
+    }
+    return NULL;
 }
 
-static void check_outputs(const struct option_table *tables) {
-    const struct option_table *t = tables, *u;
-    for (const struct option_spec *a = NULL, *b; (a = next_option(&t, a));)
-        for (b = a, u = t; a->type & OPTION_OUTPUT && (b = next_option(&u, b));) {
-            const char *one = *(const char **)a->value;
-            const char *other = b->type & OPTION_OUTPUT ? *(const char **)b->value : NULL;
+// Returns the file that the option names, if the program writes it, or NULL.
+static const char *output_of(const struct option_spec *o) {
+    return o->type & OPTION_OUTPUT ? *(const char **)o->value : NULL;
+}
+
+static void check_outputs(void) {
+    for (int a = 0; a < option_count; a++)
+        for (int b = a + 1; b < option_count; b++) {
+            const char *one = output_of(options[a]), *other = output_of(options[b]);
             if (one && other && !strcmp(one, other))
-                wrong_usage("--%s and --%s name the same file, %s", a->name, b->name, one);
+                wrong_usage("--%s and --%s name the same file, %s", options[a]->name,
+                            options[b]->name, one);
         }
 }
 
@@ -174,15 +213,20 @@ static void check_stdout(int code, void *unused) {
 }
 
 void options_parse(const struct option_table *tables, const char *summary, int argc, char **argv) {
-    const struct option_table *t = tables;
     on_exit(check_stdout, NULL);
-    for (const struct option_spec *o = NULL; (o = next_option(&t, o));)
-        if (o->fallback)
-            set_value(o, o->fallback);
-    const struct option_spec *rest = find_rest(tables);
+    option_count = 0;
+    for (struct added *a = added; a < added + added_count; a++)
+        if (is_used(a, tables))
+            add_rows(a->table);
+    for (const struct option_table *t = tables; t->options; t++)
+        add_rows(t);
+    for (int i = 0; i < option_count; i++)
+        if (options[i]->fallback)
+            set_value(options[i], options[i]->fallback);
+    const struct option_spec *rest = find_rest();
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
-            print_help(tables, argv[0], summary);
+            print_help(tables, argv[0], summary, i + 1 < argc && !strcmp(argv[i + 1], "all"));
         int end = !strcmp(argv[i], "--");
         if (rest && (argv[i][0] != '-' || end)) {
             *(char ***)rest->value = argv + i + end;
@@ -191,8 +235,8 @@ void options_parse(const struct option_table *tables, const char *summary, int a
         const char *typed = strncmp(argv[i], "--", 2) ? "" : argv[i] + 2;
         const char *equals = strchr(typed, '=');
         size_t length = strcspn(typed, "=");
-        const struct option_spec *o = find_option(tables, typed, length);
-        if (!o && (o = find_similar(tables, typed, length)))
+        const struct option_spec *o = find_option(typed, length);
+        if (!o && (o = find_similar(typed, length)))
             wrong_usage("unknown option %s, but there is --%s", argv[i], o->name);
         if (!o)
             wrong_usage("unknown option %s", argv[i]);
@@ -207,7 +251,7 @@ void options_parse(const struct option_table *tables, const char *summary, int a
             wrong_usage("--%s needs a value", o->name);
         set_value(o, text);
     }
-    check_outputs(tables);
+    check_outputs();
 }
 
 static const char *word_of(const struct option_spec *o) {
@@ -236,40 +280,28 @@ static int is_changed(const struct option_spec *o) {
     return strcmp(as_typed(o), usual) != 0;
 }
 
-void options_list(const struct option_table *tables, char *text, size_t size) {
+void options_list(char *text, size_t size) {
     *text = 0;
-    for (const struct option_spec *o = NULL; (o = next_option(&tables, o));) {
+    for (int i = 0; i < option_count; i++) {
+        const struct option_spec *o = options[i];
         int has_value = type_of(o) != OPTION_TEXT || word_of(o);
         if (!(o->type & OPTION_LOCAL) && has_value)
             append(text, size, "%s%s", *text ? ", " : "", as_typed(o));
     }
 }
 
-void options_list_changes(const struct option_table *tables, char *text, size_t size) {
+void options_list_changes(char *text, size_t size) {
     *text = 0;
-    for (const struct option_spec *o = NULL; (o = next_option(&tables, o));)
-        if (o->type & OPTION_CHANGES && is_changed(o))
-            append(text, size, ", %s", as_typed(o));
-}
-
-size_t options_difference(const char *a, const char *b) {
-    size_t part = 0;
-    for (size_t k = 0; a[k] && a[k] == b[k]; k++)
-        if (k > 0 && a[k - 1] == ',' && a[k] == ' ')
-            part = k + 1;
-    return part;
-}
-
-int option_length(const char *part) {
-    const char *end = strstr(part, ", ");
-    return end ? end - part : (int)strlen(part);
+    for (int i = 0; i < option_count; i++)
+        if (options[i]->type & OPTION_CHANGES && is_changed(options[i]))
+            append(text, size, ", %s", as_typed(options[i]));
 }
 
 // Returns 1 if the option in used_by has one of the values there or, without values there, is
 // given.
-static int has_effect(const struct option_table *tables, const struct option_spec *o) {
+static int has_effect(const struct option_spec *o) {
     const char *name = o->used_by + strlen("--"), *values = strchr(name, ' ');
-    const char *value = word_of(find_option(tables, name, strcspn(name, " ")));
+    const char *value = word_of(find_option(name, strcspn(name, " ")));
     if (!values)
         return value != NULL;
     size_t length = strlen(value);
@@ -279,13 +311,14 @@ static int has_effect(const struct option_table *tables, const struct option_spe
     return 0;
 }
 
-void print_unused(const struct option_table *tables) {
+void print_unused(void) {
     char text[512] = "";
-    const struct option_table *t = tables;
-    for (const struct option_spec *o = NULL; (o = next_option(&t, o));)
-        if (o->used_by && is_changed(o) && !has_effect(tables, o))
+    for (int i = 0; i < option_count; i++) {
+        const struct option_spec *o = options[i];
+        if (o->used_by && is_changed(o) && !has_effect(o))
             append(text, sizeof text, "%s%s (only for %s)", *text ? ", " : "", as_typed(o),
                    o->used_by);
+    }
     if (*text)
         say("note      without effect: %s\n", text);
 }

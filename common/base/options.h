@@ -41,11 +41,17 @@ struct option_table {
     const struct option_spec *options;
 };
 
+// Adds a table for code that the program does not name. It counts in programs that have the options
+// of all steps (training_options), or in all programs if beside is NULL, and must stay valid. Call
+// it before options_parse.
+void options_add(const struct option_table *table, const struct option_spec *beside);
+
 // Sets the values in all tables to their defaults, and then to those of the command line. With
-// --help or -h, prints the summary and the tables, the last one first, and exits with 0. After a
-// mistake, prints one line on stderr and exits with 2. An empty row ends a table, and an empty
-// table ends the list. An OPTION_REST allows words without a - after the options, or any words
-// after --. Its name describes them in --help.
+// --help or -h, prints the summary and the tables, the last one first, and exits with 0; with
+// --help all, also those of options_add. After a mistake, prints one line on stderr and exits with
+// 2. An empty row ends a table, and an empty table ends the list. An OPTION_REST allows words
+// without a - after the options, or any words after --. Its name describes them in --help. The
+// functions below are about the same tables.
 //
 // A program that exits with 0, but could not write all of its output to stdout, prints one line on
 // stderr and exits with 1.
@@ -53,22 +59,15 @@ void options_parse(const struct option_table *tables, const char *summary, int a
 
 // Writes a text such as "--batch 128, --seed 1", which lists all options that have a value and are
 // not OPTION_LOCAL. Cuts the text if it does not fit.
-void options_list(const struct option_table *tables, char *text, size_t size);
+void options_list(char *text, size_t size);
 
 // Writes a text such as ", --dropout 0.2, --tf32 1", which lists all OPTION_CHANGES whose value is
 // not the default. Cuts the text if it does not fit.
-void options_list_changes(const struct option_table *tables, char *text, size_t size);
-
-// Finds the first part in which two such texts differ. Returns where it begins in both.
-size_t options_difference(const char *a, const char *b);
-
-// Two arguments for "%.*s", which print one part.
-#define OPTION_PART(part) option_length(part), part
-int option_length(const char *part);
+void options_list_changes(char *text, size_t size);
 
 // Prints a note such as "--rho 0.5 (only for --optimizer adadelta)", which lists all options that
 // do not have their defaults, and have no effect, because the option in used_by has another value.
-void print_unused(const struct option_table *tables);
+void print_unused(void);
 
 // Prints one line on stderr, with error_origin() if error_name is set, and exits with 2.
 __attribute__((noreturn, format(printf, 1, 2))) void wrong_usage(const char *format, ...);

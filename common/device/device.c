@@ -126,7 +126,7 @@ double device_seconds(cudaStream_t stream) {
 
 uint32_t device_checksum(const float *values, size_t count, cudaStream_t stream) {
     enum { PIECE = 1 << 16 };
-    float copy[PIECE];
+    static float copy[PIECE];
     uLong crc = 0;
     if (!device_computes()) // the bytes of a large model would take long, and say nothing
         return 0;

@@ -1,5 +1,5 @@
-// Says what the host queues on a stream, to a watcher of the run, such as watch/. Without one,
-// nothing happens.
+// Says what the host queues on a stream, to a watcher of the run, if the program is linked with one
+// (watch/watch.c). Without one, nothing happens.
 #pragma once
 #include <cuda_runtime.h>
 #include <stddef.h>
@@ -21,7 +21,9 @@ struct watcher {
     void (*end)(void);
     void (*step)(cudaStream_t stream); // a training step begins
     // The others are for the report, which waits for the device before.
-    void (*open)(long steps);    // training begins, with so many steps in an epoch or in all
+    // Training begins, with so many steps in an epoch or in all, and one report in report_every
+    // steps. 0 steps: the program does not train.
+    void (*open)(long steps, long report_every);
     void (*reported)(void);      // the end of a report within an epoch
     void (*take)(void);          // the end of an epoch or of training: the next two are about it
     void (*print)(int modelled); // modelled 1: the times are those of a model
@@ -33,5 +35,7 @@ struct watcher {
 };
 extern const struct watcher *watcher; // NULL: none
 
+void spans_open(long steps, long report_every);
+void spans_reported(void);
 void span_begin(enum phase phase, const char *name, cudaStream_t stream);
 void span_end(void);

@@ -64,11 +64,11 @@ static void open_csv(const char *path, int goes_on) {
 }
 
 void report_run(const struct model *model, const struct dataset *train, const struct dataset *test,
-                const struct optimizer *optimizer, const struct option_table *tables) {
+                const struct optimizer *optimizer) {
     print_device();
     print_model(model);
     print_data(opt.data, train, test);
-    print_unused(tables);
+    print_unused();
     say("training  %ld steps of batch %ld per epoch, %s%s, seed %ld\n", optimizer->steps_per_epoch,
         opt.batch, optimizer->text, opt.tf32 ? ", tf32" : "", opt.seed);
 }
@@ -83,8 +83,7 @@ void report_open(const char *path, long done, long steps) {
     report.modelled = device_is_modelled();
     if (path)
         open_csv(path, done > 0);
-    if (watcher)
-        watcher->open(min_size(steps, report.last - done));
+    spans_open(min_size(steps, report.last - done), opt.log_every);
 }
 
 // With a modelled clock, there is no progress report: the second of real time ends at a different
@@ -156,8 +155,7 @@ void report_loss(long done, double loss, double lr) {
         check_csv(fprintf(report.csv, "%ld,%s,,,,,,%.9g", done, computed("%.9g", loss, ""), lr));
         end_csv_line("", 0);
     }
-    if (watcher)
-        watcher->reported();
+    spans_reported();
 }
 
 static void csv_epoch(long epoch, long total, const double values[3], double elapsed) {

@@ -8,9 +8,8 @@
 struct model;
 struct dataset;
 struct optimizer;
-struct option_table;
 void report_run(const struct model *model, const struct dataset *train, const struct dataset *test,
-                const struct optimizer *optimizer, const struct option_table *tables);
+                const struct optimizer *optimizer);
 
 // Call it before training starts, or before it continues after done steps. An epoch has this number
 // of steps. The CSV file at path (NULL: none) is overwritten if done is 0, and continued otherwise.

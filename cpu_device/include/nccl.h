@@ -131,7 +131,8 @@ ncclResult_t ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 
-// As in NCCL, a program may define these nine functions itself, without the p, and call these.
+// As in NCCL, a program may define these ten functions itself, without the p, and call these.
+__typeof__(ncclCommInitRank) pncclCommInitRank;
 __typeof__(ncclAllReduce) pncclAllReduce;
 __typeof__(ncclBcast) pncclBcast;
 __typeof__(ncclAllGather) pncclAllGather;

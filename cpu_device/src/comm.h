@@ -117,8 +117,8 @@ struct channel {
     int has_lent;         // this rank has lent data, and has not waited for the peer since
     int socket;           // for a peer on another host, else none
     _Atomic double heard; // when something arrived from it last; for a peer on another host
-    atomic_int hung_up;
-    atomic_int missed; // checks in a row that did not find the peer's process
+    atomic_int hung_up;   // the error that ended the connection; EPIPE: the peer closed it
+    atomic_int missed;    // checks in a row that did not find the peer's process
     struct transit *transit;
 };
 

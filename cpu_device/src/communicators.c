@@ -163,7 +163,7 @@ static ncclResult_t give(struct ncclComm *c, ncclResult_t result, int wanted, nc
     return result;
 }
 
-ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank) {
+ncclResult_t pncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank) {
     ncclResult_t result = ncclSuccess;
     if (cpu_enter())
         result = cpu_refuse(ncclUnhandledCudaError, "ncclCommInitRank: %s",
@@ -184,6 +184,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int 
     struct ncclComm *c = new_comm(ranks, rank);
     return give(c, cpu_meet(c, &id), 1, comm);
 }
+MAY_BE_REPLACED(ncclCommInitRank);
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
                            ncclConfig_t *config) {

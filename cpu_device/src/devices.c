@@ -33,6 +33,16 @@ void cpu_fail(const char *format, ...) {
     exit(1);
 }
 
+const char *cpu_system_error(int error) {
+    static _Thread_local char text[160];
+    snprintf(text, sizeof text, "%s%s", strerror(error),
+             error == EMFILE   ? "; raise the limit of open files with 'ulimit -n 4096'"
+             : error == EAGAIN ? "; raise the limit of threads with 'ulimit -u 4096'"
+             : error == EFBIG  ? "; raise the limit with 'ulimit -f unlimited'"
+                               : "");
+    return text;
+}
+
 long cpu_positive_number(const char *name, long otherwise) {
     const char *text = getenv(name);
     if (!text)

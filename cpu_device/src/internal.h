@@ -21,6 +21,10 @@ extern pthread_mutex_t cpu_lock;
 // Prints "error: " and the message, and ends the program.
 __attribute__((format(printf, 1, 2), noreturn)) void cpu_fail(const char *format, ...);
 
+// Returns the text of an errno, with the limit to raise if one is reached. The next call of the
+// thread overwrites it.
+const char *cpu_system_error(int error);
+
 // Returns new memory that holds zeros. Without memory, the program ends.
 void *cpu_new(size_t bytes);
 
@@ -48,8 +52,7 @@ extern uint64_t cpu_chaos_seed;
 // Sets up the address ranges and the limit of each device's memory; called once by cpu_enter.
 void cpu_memory_init(void);
 
-// Returns a new file in memory that has no name elsewhere, or -1 and sets errno. Above the limit of
-// ulimit -f, errno is EFBIG.
+// Returns a new file in memory that has no name elsewhere, or -1 and sets errno.
 int cpu_make_memory(const char *name, size_t bytes);
 
 // The addresses of all device memory for device threads. The bytes lie in a file without a name, or
@@ -96,7 +99,7 @@ void cpu_share(void (*run)(void *, size_t, size_t), void *arguments, size_t coun
 // share, unless OMP_NUM_THREADS is set.
 void cpu_share_cores(int processes);
 
-// Starts a thread that receives none of the program's signals. Returns 0 or an errno.
+// Starts a thread that receives none of the program's signals. Returns 0, or sets errno.
 int cpu_start_thread(pthread_t *thread, void *(*run)(void *), void *argument);
 
 // Waits until all streams of a device are empty. Called without cpu_lock.

@@ -38,20 +38,38 @@ static uint64_t host_identity(const char *name) {
                            : hash(hash(0xcbf29ce484222325, boot), name);
 }
 
+ncclResult_t cpu_cannot(const struct ncclComm *c, const char *what) {
+    return cpu_refuse(ncclSystemError, "rank %d: cannot %s: %s", c->named, what,
+                      cpu_system_error(errno));
+}
+
 ncclResult_t cpu_lost(const struct rendezvous *m, const char *doing) {
     if (cpu_now() > m->deadline)
         return cpu_refuse(ncclSystemError, "rank %d: gave up after %.0f s %s", m->comm->named,
                           cpu_timeout(), doing);
     poll(NULL, 0,
          500); // a launcher that is ending all ranks should be the first to report the cause
-    return cpu_refuse(ncclRemoteError, "rank %d: another rank has ended while %s", m->comm->named,
-                      doing);
+    return cpu_refuse(ncclRemoteError, "rank %d: another rank has ended or given up while %s",
+                      m->comm->named, doing);
+}
+
+// Connects to the root or to another rank. Its port is not that of the program's own rendezvous.
+static ncclResult_t reach(struct rendezvous *m, const union address *to, int *socket) {
+    char address[80], why[WHY_BYTES];
+    snprintf(why, sizeof why, "rank %d gets no answer at %s", m->comm->named,
+             cpu_show_address(address, to));
+    cpu_explain_wait(why);
+    *socket = cpu_open_connection(to, m->deadline);
+    if (*socket >= 0)
+        cpu_explain_wait("");
+    else if (cpu_now() > m->deadline)
+        return cpu_refuse(ncclSystemError, "%s within %.0f s", why, cpu_timeout());
+    return *socket < 0 ? cpu_cannot(m->comm, "connect to other ranks") : ncclSuccess;
 }
 
 // Sends this rank's description to the root, and receives the list of all ranks.
 static ncclResult_t introduce(struct rendezvous *m, const struct handle *h) {
     struct ncclComm *c = m->comm;
-    char address[80];
     struct hello hello = {
         .magic = m->magic,
         .peer = {.rank = c->rank, .ranks = c->ranks, .named = c->named, .pid = (int)getpid()}};
@@ -70,25 +88,21 @@ static ncclResult_t introduce(struct rendezvous *m, const struct handle *h) {
     m->local_listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (m->local_listener < 0 || bind(m->local_listener, (struct sockaddr *)&local, bytes) ||
         listen(m->local_listener, SOMAXCONN))
-        return cpu_refuse(ncclSystemError, "rank %d: cannot make a Unix socket: %s", c->named,
-                          strerror(errno));
+        return cpu_cannot(c, "make a Unix socket");
     bytes = sizeof local;
     getsockname(m->local_listener, (struct sockaddr *)&local, &bytes);
     memcpy(self->socket_name, local.sun_path + 1,
            bytes - offsetof(struct sockaddr_un, sun_path) - 1);
 
-    m->root = cpu_open_connection(&h->root, m->deadline);
-    if (m->root < 0)
-        return cpu_refuse(ncclSystemError, "rank %d: no answer at %s within %.0f s", c->named,
-                          cpu_show_address(address, &h->root), cpu_timeout());
+    if (reach(m, &h->root, &m->root))
+        return ncclSystemError;
     // Other ranks reach this rank at the address of its connection to the root.
     bytes = sizeof self->address;
     getsockname(m->root, &self->address.any, &bytes);
     cpu_any_port(&self->address);
     m->listener = cpu_listen(&self->address);
     if (m->listener < 0)
-        return cpu_refuse(ncclSystemError, "rank %d: cannot listen on %s: %s", c->named,
-                          cpu_show_address(address, &self->address), strerror(errno));
+        return cpu_cannot(c, "listen for other ranks");
     if (cpu_send_all(m->root, &hello, sizeof hello, m->deadline) ||
         // Waits longer than the root, because the root reports the missing ranks.
         cpu_receive_all(m->root, &verdict, sizeof verdict, m->deadline + 5))
@@ -138,8 +152,9 @@ static ncclResult_t connect_hosts(struct rendezvous *m) {
         ch->in->written = ch->in->read = ch->out->written = ch->out->read = 0;
         if (p > c->rank)
             continue;
-        ch->socket = cpu_open_connection(&c->peers[p].address, m->deadline);
-        if (!cpu_is_remote(ch) || cpu_send_all(ch->socket, own, sizeof own, m->deadline))
+        if (reach(m, &c->peers[p].address, &ch->socket))
+            return ncclSystemError;
+        if (cpu_send_all(ch->socket, own, sizeof own, m->deadline))
             return cpu_lost(m, "connecting to another host");
     }
     struct cpu_door door = {.listener = m->listener, .bytes = sizeof own};

@@ -30,6 +30,9 @@ struct rendezvous {
     int root, listener, local_listener; // sockets
 };
 
+// Refuses with the system's error in errno.
+ncclResult_t cpu_cannot(const struct ncclComm *comm, const char *what);
+
 // Explains why the connection to the root or to another rank ended.
 ncclResult_t cpu_lost(const struct rendezvous *m, const char *doing);
 
@@ -57,7 +60,8 @@ int cpu_send_all(int socket, const void *data, size_t bytes, double deadline);
 int cpu_receive_all(int socket, void *data, size_t bytes, double deadline);
 
 // Finds the address of the first suitable interface. The interfaces of virtual machines and
-// containers, and then the loopback interface, come last. Returns 0 if it finds one.
+// containers, and then the loopback interface, come last. Returns 0 if it finds one. If there is
+// none, errno is 0, or why the interfaces could not be listed.
 int cpu_own_address(union address *found);
 void cpu_any_port(union address *address);
 

@@ -372,11 +372,9 @@ cudaError_t cudaFree(void *pointer) {
 static int map_twice(struct allocation *a) {
     a->span = (a->bytes / page + 1) * page;
     int file = cpu_make_memory("pinned memory", a->span);
-    if (file < 0 && errno == EFBIG)
-        cpu_fail(
-            "CPU_DEVICE_CHECK=1 needs files in memory for pinned memory, and ulimit -f forbids "
-            "%zu bytes: raise it with 'ulimit -f unlimited'",
-            a->span);
+    if (file < 0)
+        cpu_fail("CPU_DEVICE_CHECK=1 needs files in memory for pinned memory: %s",
+                 cpu_system_error(errno));
     void *maps[2] = {MAP_FAILED, MAP_FAILED};
     for (int i = 0; i < 2 && file >= 0; i++)
         maps[i] = mmap(NULL, a->span, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);

@@ -31,8 +31,8 @@ struct transit {
 };
 
 // Marks the peer as gone, and wakes the rank, which checks its peers when it waits.
-static void hang_up(struct ncclComm *c, struct channel *ch) {
-    ch->hung_up = 1;
+static void hang_up(struct ncclComm *c, struct channel *ch, int error) {
+    ch->hung_up = error;
     cpu_ring_bell(c->seat);
 }
 
@@ -94,10 +94,12 @@ static void take_in(struct ncclComm *c, struct channel *ch) {
             return;
         t->in_done += n > 0 ? (size_t)n : 0;
         ch->heard = n > 0 ? cpu_now() : ch->heard;
-        if (n <= 0 || t->in.kind < DATA || t->in.kind > BYE ||
-            (t->in_done >= sizeof t->in &&
-             t->in.bytes > (t->in.kind == DATA ? c->chunk : WHY_BYTES)))
-            hang_up(c, ch);
+        if (n <= 0)
+            hang_up(c, ch, n ? errno : EPIPE);
+        else if (t->in.kind < DATA || t->in.kind > BYE ||
+                 (t->in_done >= sizeof t->in &&
+                  t->in.bytes > (t->in.kind == DATA ? c->chunk : WHY_BYTES)))
+            hang_up(c, ch, EPROTO);
     }
 }
 
@@ -151,7 +153,7 @@ static void send_out(struct ncclComm *c, struct channel *ch) {
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (n < 0) {
-            hang_up(c, ch);
+            hang_up(c, ch, errno);
             return;
         }
         t->out_done += (size_t)n;
@@ -224,7 +226,8 @@ ncclResult_t cpu_network_start(struct ncclComm *c) {
     c->network_runs = c->network_wake[0] >= 0 && !cpu_start_thread(&c->network, carry, c);
     if (c->network_runs)
         return ncclSuccess;
-    return cpu_refuse(ncclSystemError, "cannot start the network thread");
+    return cpu_refuse(ncclSystemError, "rank %d: cannot start the network thread: %s", c->named,
+                      cpu_system_error(errno));
 }
 
 void cpu_network_wake(struct ncclComm *c) {

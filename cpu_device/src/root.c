@@ -67,30 +67,39 @@ static void admit(struct root *r, int s, const struct hello *h, char *why) {
     }
 }
 
+// Writes which ranks are missing.
+static void name_missing(const struct root *r, char *why, double waited) {
+    size_t n = (size_t)snprintf(why, WHY_BYTES,
+                                "waited %.0f s: of %d ranks, these are missing:", waited, r->ranks);
+    for (int i = 0; i < r->ranks && n < WHY_BYTES - 8; i++)
+        if (r->sockets[i] < 0)
+            n += (size_t)snprintf(why + n, WHY_BYTES - n, " %d", i);
+}
+
 // Waits for all ranks. After a process with a wrong rank or number of ranks, collect waits up to 5
 // s for the other ranks, so that they get the reason.
 static void collect(struct root *r, char *why) {
     struct cpu_door door = {.listener = r->listener, .bytes = sizeof(struct hello)};
-    double deadline = 0;
+    char missing[WHY_BYTES];
+    double begun = 0, deadline = 0;
     while ((!r->ranks || (r->heard < r->wanted && cpu_now() < deadline)) && !cpu_exiting()) {
         struct hello hello;
         if (!r->ranks)
-            deadline = cpu_now() + cpu_timeout(); // starts when the first rank comes
+            deadline = (begun = cpu_now()) + cpu_timeout(); // starts when the first rank comes
         if (*why && deadline > cpu_now() + 5)
             deadline = cpu_now() + 5;
         int s = cpu_next_guest(&door, &hello);
         if (s >= 0)
             admit(r, s, &hello, why);
+        name_missing(r, missing, cpu_now() - begun);
+        if (r->heard < r->ranks)
+            cpu_explain_wait(missing);
     }
     cpu_close_door(&door);
+    cpu_explain_wait("");
     if (*why || (r->ranks && r->heard == r->ranks))
         return;
-    size_t n = (size_t)snprintf(
-        why, WHY_BYTES, "waited %.0f s: these of the %d ranks never connected:", cpu_timeout(),
-        r->ranks);
-    for (int i = 0; i < r->ranks && n < WHY_BYTES - 8; i++)
-        if (r->sockets[i] < 0)
-            n += (size_t)snprintf(why + n, WHY_BYTES - n, " %d", i);
+    name_missing(r, why, cpu_timeout());
 }
 
 // The thread of the root: sends the list to all ranks, and later the message that all are ready.
@@ -127,14 +136,15 @@ ncclResult_t cpu_start_root(union address *address, uint64_t magic) {
     r->magic = magic;
     r->listener = cpu_listen(address);
     if (r->listener < 0) {
+        const char *why = cpu_system_error(errno);
         free(r);
         return cpu_refuse(ncclSystemError, "cannot listen on %s: %s",
-                          cpu_show_address(text, address), strerror(errno));
+                          cpu_show_address(text, address), why);
     }
     if (cpu_start_thread(&thread, serve_root, r)) {
         cpu_close(&r->listener);
         free(r);
-        return cpu_refuse(ncclSystemError, "cannot start a thread");
+        return cpu_refuse(ncclSystemError, "cannot start a thread: %s", cpu_system_error(errno));
     }
     pthread_detach(thread);
     return ncclSuccess;
@@ -163,9 +173,11 @@ ncclResult_t cpu_make_id(ncclUniqueId *id) {
     struct handle h = {0};
     const char *interfaces = getenv("NCCL_SOCKET_IFNAME");
     if (cpu_own_address(&h.root))
-        return cpu_refuse(ncclSystemError, "no network interface with an address%s%s",
-                          interfaces ? ", of those that NCCL_SOCKET_IFNAME allows: " : "",
-                          interfaces ? interfaces : "");
+        return errno ? cpu_refuse(ncclSystemError, "cannot list the network interfaces: %s",
+                                  cpu_system_error(errno))
+                     : cpu_refuse(ncclSystemError, "no network interface with an address%s%s",
+                                  interfaces ? ", of those that NCCL_SOCKET_IFNAME allows: " : "",
+                                  interfaces ? interfaces : "");
     if (getrandom(&h.magic, sizeof h.magic, 0) != sizeof h.magic)
         return cpu_refuse(ncclSystemError, "no random numbers: %s", strerror(errno));
     cpu_any_port(&h.root);

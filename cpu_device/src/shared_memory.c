@@ -41,6 +41,8 @@ static int take_over(int s) {
                        .msg_controllen = sizeof control};
     if (recvmsg(s, &m, MSG_CMSG_CLOEXEC) == 1 && CMSG_FIRSTHDR(&m))
         memcpy(&file, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof file);
+    else if (m.msg_flags & MSG_CTRUNC)
+        errno = EMFILE;
     return file;
 }
 
@@ -59,15 +61,13 @@ static ncclResult_t share_file(struct rendezvous *m, int first, int seats) {
     if (first == c->rank) {
         c->memory_file = cpu_make_memory("nccl", c->memory_bytes);
         if (c->memory_file < 0)
-            return cpu_refuse(ncclSystemError,
-                              "rank %d: cannot make %zu bytes of memory for the ranks of this "
-                              "host: %s%s",
-                              c->rank, c->memory_bytes, strerror(errno),
-                              errno == EFBIG ? "; raise the limit with 'ulimit -f unlimited'" : "");
+            return cpu_cannot(c, "make memory for the ranks of this host");
         int left = seats - 1;
         while (left > 0 && !cpu_await_socket(m->local_listener, POLLIN, m->deadline)) {
             int s = accept4(m->local_listener, NULL, NULL, SOCK_CLOEXEC);
-            left -= s >= 0 && is_same_user(s) && !hand_over(s, c->memory_file);
+            if (s < 0)
+                return cpu_cannot(c, "accept a rank of this host");
+            left -= is_same_user(s) && !hand_over(s, c->memory_file);
             close(s);
         }
         return left ? cpu_lost(m, doing) : ncclSuccess;
@@ -76,11 +76,15 @@ static ncclResult_t share_file(struct rendezvous *m, int first, int seats) {
     size_t name_bytes = strnlen(c->peers[first].socket_name, sizeof c->peers[first].socket_name);
     memcpy(local.sun_path + 1, c->peers[first].socket_name, name_bytes);
     int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (!connect(s, (struct sockaddr *)&local,
+    errno = s < 0 ? errno : 0;
+    if (s >= 0 &&
+        !connect(s, (struct sockaddr *)&local,
                  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + name_bytes)) &&
         is_same_user(s) && !cpu_await_socket(s, POLLIN, m->deadline))
         c->memory_file = take_over(s);
     cpu_close(&s);
+    if (c->memory_file < 0 && errno == EMFILE)
+        return cpu_cannot(c, "get the memory of the ranks of this host");
     return c->memory_file < 0 ? cpu_lost(m, doing) : ncclSuccess;
 }
 
@@ -95,11 +99,11 @@ static int lock_seat(struct ncclComm *c) {
                          .l_whence = SEEK_SET,
                          .l_start = (off_t)((size_t)c->seat_number * sizeof(struct seat)),
                          .l_len = 1};
-    c->lock_page = mmap(NULL, 1, PROT_NONE, MAP_SHARED, file, 0);
+    if (file >= 0)
+        c->lock_page = mmap(NULL, 1, PROT_NONE, MAP_SHARED, file, 0);
     int failed = c->lock_page == MAP_FAILED || madvise(c->lock_page, 1, MADV_DONTFORK) ||
                  fcntl(file, F_OFD_SETLK, &lock);
-    if (file >= 0)
-        close(file);
+    cpu_close(&file);
     return failed;
 }
 
@@ -127,14 +131,12 @@ ncclResult_t cpu_share_memory(struct rendezvous *m) {
     if (result)
         return result;
     c->memory = mmap(NULL, c->memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, c->memory_file, 0);
-    if (lock_seat(c))
-        return cpu_refuse(ncclSystemError, "rank %d: cannot lock shared memory: %s", c->named,
-                          strerror(errno));
     if (c->memory == MAP_FAILED) {
         c->memory = NULL;
-        return cpu_refuse(ncclSystemError, "rank %d: cannot map shared memory: %s", c->named,
-                          strerror(errno));
+        return cpu_cannot(c, "map shared memory");
     }
+    if (lock_seat(c))
+        return cpu_cannot(c, "lock shared memory");
     struct seat *all = c->memory;
     char *rings = (char *)c->memory + seats_bytes;
     for (int p = 0; p < c->ranks; p++) {

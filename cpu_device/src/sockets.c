@@ -109,6 +109,7 @@ int cpu_own_address(union address *found) {
         memcpy(found, a, address_bytes(a));
     }
     freeifaddrs(list);
+    errno = 0;
     return best ? 0 : -1;
 }
 
@@ -122,14 +123,14 @@ void cpu_any_port(union address *address) {
 int cpu_listen(union address *address) {
     int s = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
     socklen_t bytes = address_bytes(address);
+    if (s < 0)
+        return s;
     setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (s >= 0 && !bind(s, &address->any, bytes) && !listen(s, SOMAXCONN) &&
+    if (!bind(s, &address->any, bytes) && !listen(s, SOMAXCONN) &&
         !getsockname(s, &address->any, &bytes))
         return s;
-    int error = errno;
-    close(s);
-    errno = error;
-    return -1;
+    cpu_close(&s);
+    return s;
 }
 
 // If no process listens at a port, Linux may choose this port for the connecting socket, and then
@@ -172,13 +173,15 @@ void cpu_close_door(struct cpu_door *d) {
 
 static void let_in(struct cpu_door *d) {
     int s = accept4(d->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    int no_room = s < 0 ? errno == EMFILE || errno == ENFILE : d->count == MOST_GUESTS;
-    if (no_room && d->count > 0) {
+    if (s < 0 && (errno == EMFILE || errno == ENFILE))
+        cpu_fail("CPU device: cannot accept all ranks: %s", cpu_system_error(errno));
+    if (s < 0)
+        return;
+    if (d->count == MOST_GUESTS) {
         cpu_close(&d->guests[0].socket);
         forget_guest(d, 0);
     }
-    if (s >= 0)
-        d->guests[d->count++] = (struct guest){.socket = s};
+    d->guests[d->count++] = (struct guest){.socket = s};
 }
 
 int cpu_next_guest(struct cpu_door *d, void *greeting) {

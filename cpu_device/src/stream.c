@@ -3,6 +3,7 @@
 // of this file are modelled times, a stream with the thread that runs its operations, the launch of
 // an operation, calls for streams, waits of the host, and the end. event.c has events.
 #include "stream.h"
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdint.h>
@@ -10,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+// Of a thread: the usual size, even if ulimit -s gives the program less.
+enum { STACK_BYTES = 8 << 20 };
 
 pthread_mutex_t cpu_lock = PTHREAD_MUTEX_INITIALIZER;
 struct CUstream_st *cpu_streams;
@@ -123,15 +127,19 @@ int cpu_start_thread(pthread_t *thread, void *(*run)(void *), void *argument) {
     // Signals go to the program's own threads. Only faults are handled by the thread that causes
     // them.
     sigset_t all, before;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
     sigfillset(&all);
     sigdelset(&all, SIGSEGV);
     sigdelset(&all, SIGBUS);
     sigdelset(&all, SIGFPE);
     sigdelset(&all, SIGILL);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(thread, NULL, run, argument);
+    errno = pthread_create(thread, &attributes, run, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
+    pthread_attr_destroy(&attributes);
+    return errno ? -1 : 0;
 }
 
 // Returns a destroyed stream whose work is done, or a new one with its thread.
@@ -146,8 +154,8 @@ static struct CUstream_st *unused_stream(void) {
     pthread_cond_init(&s->progress, NULL);
     pthread_t thread;
     if (cpu_start_thread(&thread, serve, s)) {
-        free(s);
-        return NULL;
+        pthread_mutex_unlock(&cpu_lock); // which exit needs
+        cpu_fail("CPU device: cannot start a thread for a stream: %s", cpu_system_error(errno));
     }
     pthread_detach(thread);
     s->next = cpu_streams;

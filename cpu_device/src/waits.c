@@ -2,11 +2,13 @@
 // times a second whether a peer has died, has failed, makes another call, or keeps it waiting for
 // too long. Then it gives up, and tells all ranks why.
 #include "messages.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -74,7 +76,7 @@ ncclResult_t cpu_give_up(struct ncclComm *c, ncclResult_t result, const char *wh
     return cpu_refuse(result, "%s", why);
 }
 
-// Returns 1 if the peer's process has ended: its connection or its lock is gone.
+// Returns 1 if the peer's connection or the lock of its process is gone.
 static int is_gone(struct ncclComm *c, int p) {
     const struct channel *ch = &c->channels[p];
     if (cpu_is_remote(ch))
@@ -223,9 +225,17 @@ ncclResult_t cpu_check_wait(struct cpu_wait *w) {
             gone = p;
     }
     if (gone >= 0) {
-        snprintf(why, sizeof why, "rank %d (pid %d on %s) has ended while rank %d was in %s",
-                 c->peers[gone].named, c->peers[gone].pid, c->peers[gone].host_name, c->named,
-                 cpu_describe_call(call, w->call));
+        const struct peer *peer = &c->peers[gone];
+        int error = c->channels[gone].hung_up;
+        cpu_describe_call(call, w->call);
+        if (error && error != EPIPE)
+            snprintf(why, sizeof why,
+                     "the connection to rank %d (pid %d on %s) has broken while rank %d was in %s: "
+                     "%s",
+                     peer->named, peer->pid, peer->host_name, c->named, call, strerror(error));
+        else
+            snprintf(why, sizeof why, "rank %d (pid %d on %s) has ended while rank %d was in %s",
+                     peer->named, peer->pid, peer->host_name, c->named, call);
         return cpu_give_up(c, ncclRemoteError, why);
     }
     ncclResult_t result = w->at ? compare_orders(w) : ncclSuccess;

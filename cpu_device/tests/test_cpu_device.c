@@ -378,13 +378,17 @@ static void kernel_writes_freed_memory(void) {
 }
 
 // Like ulimit -v in a batch system: few addresses are left, so they are soon used again.
-static void few_addresses_are_left(void) {
+static void leave_addresses(rlim_t bytes) {
     unsigned long pages = 0;
     FILE *f = fopen("/proc/self/statm", "r");
     assert_true(f && fscanf(f, "%lu", &pages) == 1);
     fclose(f);
-    rlim_t most = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (200 << 20);
+    rlim_t most = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + bytes;
     assert_int_equal(setrlimit(RLIMIT_AS, &(struct rlimit){most, most}), 0);
+}
+
+static void few_addresses_are_left(void) {
+    leave_addresses(200 << 20);
     allocations_do_not_overlap_or_leak(NULL);
 }
 
@@ -414,6 +418,24 @@ static void too_many_mappings(void) {
         ;
     for (void *pointer; !cudaMalloc(&pointer, 1);)
         ;
+}
+
+// Without addresses for the stack of its thread, a stream cannot start one.
+static void stream_without_a_thread(void) {
+    cudaStream_t stream;
+    device_floats(1);
+    leave_addresses(6 << 20);
+    cudaStreamCreate(&stream);
+}
+
+static void run_deep(void *none) {
+    volatile char bytes[512 << 10];
+    bytes[0] = bytes[sizeof bytes - 1] = 1;
+}
+
+static void ulimit_s_is_small(void) {
+    OK(cpu_launch(NULL, run_deep, "", 1));
+    OK(cudaDeviceSynchronize());
 }
 
 static void first_call_reads_the_variables(void) {
@@ -659,6 +681,9 @@ static const struct alone {
     ALONE(pinned_memory_above_ulimit_f, "CPU_DEVICE_CHECK=1", 1,
           {"error: CPU_DEVICE_CHECK=1", "ulimit -f unlimited"}),
     ALONE(communicator_above_ulimit_f, "", 0, {"File too large", "ulimit -f unlimited"}),
+    ALONE(stream_without_a_thread, "", 1,
+          {"error: CPU device: cannot start a thread", "ulimit -u"}),
+    ALONE(ulimit_s_is_small, "prlimit --stack=262144", 0, {NULL}),
     ALONE(too_many_mappings, "", 1, {"error: CPU device", "vm.max_map_count"}),
     WRONG("CPU_DEVICE_MEMORY=64MB", "CPU_DEVICE_MEMORY=64MB: want a size"),
     WRONG("CPU_DEVICE_MEMORY=", "CPU_DEVICE_MEMORY=: want a size"),
@@ -704,7 +729,9 @@ int main(int argc, char **argv) {
     for (int i = 0; i < CASES; i++) {
         if (argc > 1 && !strcmp(cases[i].name, argv[1]))
             return cases[i].run(), 0;
-        if (!SANITIZED || cases[i].run != too_many_mappings) // sanitizers need mappings, too
+        // Sanitizers need addresses and mappings, too.
+        if (!SANITIZED ||
+            (cases[i].run != too_many_mappings && cases[i].run != stream_without_a_thread))
             add_test(cases[i].name, run_alone, &cases[i]);
     }
     const char *ours[] = {"CPU_DEVICES", "CPU_DEVICE_MEMORY", "CPU_DEVICE_CHAOS",

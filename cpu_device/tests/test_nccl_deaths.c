@@ -1,7 +1,9 @@
 // Tests of ranks that stop, die, leave or abort: the others notice it soon, and can continue.
 #include "nccl_ranks.h"
 #include <dirent.h>
+#include <netinet/in.h>
 #include <pthread.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 
 // Returns the state of a process or thread, such as 'S' if it sleeps, or 0 if it has just ended.
@@ -502,6 +504,29 @@ TEST(ranks_continue_after_an_abort) {
     start_ranks(2, die_before_a_connection, 1u << 1);
     start_ranks(2, abort_and_change, 0);
     finish_ranks();
+}
+
+// The network ends a connection, and both ranks live on.
+static void cut_the_connection(int rank) {
+    ncclComm_t comm = join(2, rank);
+    float *x = new_floats(10, 1);
+    const struct sockaddr none = {.sa_family = AF_UNSPEC};
+    barrier(2);
+    for (int file = 3, protocol; rank == 1 && file < 100; file++)
+        if (!getsockopt(file, SOL_SOCKET, SO_PROTOCOL, &protocol, &(socklen_t){sizeof protocol}) &&
+            protocol == IPPROTO_TCP)
+            OK(connect(file, &none, sizeof none)); // which resets it
+    barrier(2);
+    OK(ncclAllReduce(x, x, 10, ncclFloat, ncclSum, comm, NULL));
+    FAILS(comm, NULL, ncclRemoteError, "the connection to rank", "has broken while rank",
+          rank ? "" : "Connection reset by peer");
+    barrier(2);
+    OK(ncclCommAbort(comm));
+}
+
+TEST(broken_connection_is_no_death) {
+    set_hosts("ab");
+    run_ranks(2, cut_the_connection, 0);
 }
 
 TEST(deaths_on_other_hosts_are_reported) {

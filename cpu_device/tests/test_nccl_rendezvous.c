@@ -163,6 +163,23 @@ TEST(strangers_do_not_delay_the_rendezvous) {
     run_ranks(3, join_in_a_flood, 0);
 }
 
+static void call_nobody(int rank) {
+    ncclUniqueId id;
+    ncclComm_t comm = NULL;
+    setenv("CPU_DEVICE_TIMEOUT", "1", 1);
+    setenv("NCCL_COMM_ID", agreed, 1);
+    OK(ncclGetUniqueId(&id));
+    REFUSED(ncclSystemError, ncclCommInitRank(&comm, 2, id, 1));
+    char text[100];
+    snprintf(text, sizeof text, "rank 1 gets no answer at %s within 1 s", agreed);
+    CHECK(strstr(ncclGetLastError(NULL), text), "says %s", ncclGetLastError(NULL));
+}
+
+TEST(an_address_without_a_rank_is_reported) {
+    agree_on_a_free_port();
+    run_ranks(1, call_nobody, 0);
+}
+
 static void ask_for_a_missing_interface(int rank) {
     ncclUniqueId id;
     setenv("NCCL_SOCKET_IFNAME", "nosuchinterface", 1);

@@ -32,11 +32,16 @@ as_fast() {
     data_set 20480 10 28 28 # an epoch of 20 batches, as wide as those of MNIST
     modelled "$@"
     data_set "${small_images[@]}"
-    read -r mine right <<<"$(awk '/^all: a training step/ { printf "%s ", $NF }' "$SCRATCH"/{mine,right}.phases)"
+    read -r mine right <<<"$(step_times)"
     holds 'mine > 0 && mine <= 1.05 * right' "$mine" "$right" ||
         wrong "on $1 GPUs (modelled h100), a training step takes $mine ms; in the step, it takes $right ms" \
             "$(untouched || differences)"
     ok "on $1 GPUs (modelled h100), a training step takes $mine ms; in the step, it takes $right ms"
+}
+
+# step_times: of the last modelled runs, the milliseconds of a training step in the program and in the step.
+step_times() {
+    awk '/^all: a training step/ { printf "%s ", $NF }' "$SCRATCH"/{mine,right}.phases
 }
 
 # hides_sums [LINE]: while the ranks sum the gradients of a layer, they compute those of the layers before it, as much as in

@@ -100,3 +100,13 @@ nodes_clean() {
             grep -vE '^(bash .*/cluster.sh init|munged|sshd: /|slurmd -N|sleep 1000$|ps -eo)' || return 1
     done
 }
+
+# one_token ID: the trainers on all nodes of the job must have the same secret.
+one_token() {
+    local node
+    for node in $(nodes "$1"); do
+        # shellcheck disable=SC2016 # expanded there
+        cluster exec -n "$node" sh -c 'tr "\0" "\n" <"/proc/$(pgrep -o -x train)/environ"' | grep '^MASTER_TOKEN='
+    done | sort | uniq -c | tee tokens
+    grep -qE '^ +2 MASTER_TOKEN=[0-9a-f]{32}$' tokens && [ "$(wc -l <tokens)" = 1 ]
+}

@@ -96,6 +96,7 @@ END
 # kill_one CSV: a rank on the second node, when the first epoch is over and its snapshot, if any, is written.
 kill_one() {
     within 30 grep -qs '^20,' "$1"
+    one_token "$(cluster exec squeue --noheader --format=%i)"
     cluster exec -n node2 pkill -KILL -o -x train
 }
 

@@ -152,6 +152,7 @@ END
 
 @test "a killed rank ends the job and all its processes within 10 s" {
     submit_long killed slurm/step4.sbatch
+    one_token "$id"
     cluster exec -n "$(nodes "$id" | tail -n 1)" pkill -KILL --oldest -x train
     within 10 all_ended "$id"
     [ "$(state "$id")" = FAILED ]

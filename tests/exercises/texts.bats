@@ -46,5 +46,5 @@ blocks() {
         count=$((count + 1))
     done
     [ $count -ge 14 ]
-    [ $quoted -ge 2 ]
+    [ $quoted -ge 3 ]
 }

@@ -4,7 +4,6 @@
 // good. A set that loads must be usable, and one that does not must say why.
 #include "common/base/error.h"
 #include "common/data/data.h"
-#include "zoo/zoo.h"
 #include <assert.h>
 #include <limits.h>
 #include <math.h>
@@ -63,7 +62,6 @@ static void remove_files(void) {
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc;
     (void)argv;
-    catalogue = &zoo;
     snprintf(folder, sizeof folder, "%s/fuzz_data-XXXXXX",
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     assert(mkdtemp(folder));

@@ -43,6 +43,6 @@ on_full_disk() {
         # shellcheck disable=SC2086 # a pattern
         fails 2 "--snapshot and --csv name the same file, s" "$build"/$program "${options[@]}" --csv s --snapshot s
     done
-    fails 2 "--csv and --trace name the same file, x" "$build/06_allreduce_demo/allreduce" --csv x --trace x
+    fails 2 "--trace and --csv name the same file, x" "$build/06_allreduce_demo/allreduce" --csv x --trace x
     [ -z "$(ls -A)" ]
 }

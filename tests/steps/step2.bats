@@ -149,3 +149,12 @@ END
     CUDA_VISIBLE_DEVICES=0,2 refused 2 "--nproc 4 is more than there are GPUs (2)" --nproc 4
     CUDA_VISIBLE_DEVICES="" refused 1 "cudaErrorNoDevice"
 }
+
+@test "a run trains under small limits of the system, or names the limit" {
+    for files in {5..12}; do
+        run timeout 60 prlimit --nofile="$files" "$two" "${options[@]}" --nproc 2 3>&-
+        [ "$status" = 0 ] || [[ $output == *"Too many open files; raise the limit of open files with 'ulimit -n 4096'"* ]] ||
+            { echo "$files files: $output" && return 1; }
+    done
+    prlimit --stack=262144 "$two" "${options[@]}" --nproc 2
+}

@@ -52,23 +52,30 @@ linked() {
     [ "$(linked "$build/06_allreduce_demo/allreduce" zoo)" = "" ]
 }
 
-@test "step 1 without its lines of zoo/ and watch/ links nothing of them, and trains the MLP as before" {
+@test "without zoo/ and watch/, or with ZOO=0, steps build that need common/ only, and train the MLP as before" {
     need_train
-    set_build
-    sed -E '/zoo|watch|trace_and_profile/d' 01_single_gpu/train.c >"$BATS_TEST_TMPDIR/plain.c"
-    compile "$BATS_TEST_TMPDIR/plain" "$BATS_TEST_TMPDIR/plain.c"
-    cd "$BATS_TEST_TMPDIR"
-    [ "$(linked plain zoo)$(linked plain watch)" = "" ]
-    [ "$(linked plain common | wc -l)" -gt 15 ]
+    copy_tree "$BATS_TEST_TMPDIR/tree"
+    cd "$BATS_TEST_TMPDIR/tree" || return
+    make -s DEVICE=cpu ZOO=0 step1
+    [ "$(linked 01_single_gpu/train zoo)$(linked 01_single_gpu/train watch)" = "" ]
+    rm -r zoo watch
+    make -s -j2 DEVICE=cpu step1 step2 step3 step4 step6
+    [ "$(linked 01_single_gpu/train common | wc -l)" -gt 15 ]
     tiny_data data
-    for program in "$TRAIN" ./plain; do
-        "$program" --data data --epochs 2 --log-every 1 | grep -oE '^epoch.*(loss|accuracy) [0-9.]+' >"lines.${#program}"
+    options=(--data data --epochs 2 --log-every 1)
+    "$TRAIN" "${options[@]}" | grep -oE '^epoch.*(loss|accuracy) [0-9.]+' >right
+    [ -s right ]
+    for command in 01_single_gpu/train '02_multigpu_fork/train --nproc 1' \
+        '03_multigpu_launcher/launch 03_multigpu_launcher/train' '04_multinode/launch 04_multinode/train'; do
+        $command "${options[@]}" | grep -oE '^epoch.*(loss|accuracy) [0-9.]+' | diff right -
     done
-    [ -s "lines.${#TRAIN}" ]
-    diff lines.*
-    for _ in 1 2; do ./plain --data data --epochs 1 --snapshot s; done >log
-    grep -q '^resumed' log
-    fails 2 "--model cnn: want one of: mlp" ./plain --model cnn
+    02_multigpu_fork/train --nproc 2 "${options[@]}" --csv two --lr 0.001 >/dev/null
+    "$TRAIN" "${options[@]}" --csv one --lr 0.001 >/dev/null
+    same_curve one two
+    06_allreduce_demo/allreduce --nproc 2 --check-only | grep '#wrong'
+    for _ in 1 2; do 01_single_gpu/train --data data --epochs 1 --snapshot s; done | grep '^resumed'
+    fails 2 "--model cnn: want one of: mlp" 01_single_gpu/train --model cnn
+    fails 2 "unknown option --trace" 01_single_gpu/train --trace t
 }
 
 @test "the steps use no conditional compilation" {

@@ -22,6 +22,7 @@ setup() {
     } >"$BATS_TEST_TMPDIR/text.md"
     [ "$(wc -l <"$BATS_TEST_TMPDIR/text.md")" = 10 ]
     python3 -B tests/text/texts.py "$BATS_TEST_TMPDIR/text.md"
+    run ! grep -hP 'uses: (?!.*@[0-9a-f]{40} # v)' .github/workflows/*.yml # a tag may move, a commit does not
 }
 
 @test "the tables of variables are complete: those of the CPU device, and those of NCCL that it reads" {

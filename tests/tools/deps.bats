@@ -11,7 +11,8 @@ setup() {
     mkdir "$BATS_TEST_TMPDIR/bin"
     ln -s /usr/bin/* "$BATS_TEST_TMPDIR/bin"
     PATH=$BATS_TEST_TMPDIR/bin
-    (cd "$PATH" && rm -f cppcheck clang-format g++)
+    unset_job
+    (cd "$PATH" && rm -f cppcheck clang-format g++ sbatch qsub bsub)
     stand_in ccache 'exit 1'
     stand_in apt-cache 'printf "%s\n" "Size: 5000000" "Installed-Size: 7000"'
     # shellcheck disable=SC2016 # expanded there
@@ -57,7 +58,7 @@ calls() { # PATTERN: how many there were of apt-get
         stand_in id "echo $user"
         # shellcheck disable=SC2016 # expanded there
         stand_in sudo '[ "$1" = -n ] && shift || echo sudo >>calls; exec "$@"'
-        run --separate-stderr tools/deps.sh lint
+        run --separate-stderr tools/deps.sh lint </dev/null
         # deps.sh notices that the stand-in installed nothing.
         [ "$status" = 1 ]
         [[ ${stderr_lines[0]} == "error: missing packages: clang-format cppcheck" ]]
@@ -67,6 +68,27 @@ calls() { # PATTERN: how many there were of apt-get
         [ "$(calls 'install -y clang-format cppcheck$')" = 1 ]
         [ "$(calls ^sudo$)" = $((user ? 3 : 0)) ]
     done
+}
+
+@test "sudo is used after a yes at the terminal, and never on a cluster" {
+    local cluster
+    need_terminal
+    stand_in id 'echo 1000'
+    # shellcheck disable=SC2016 # expanded there
+    stand_in sudo 'echo sudo >>calls; [ "$1" = -v ] || [ "$1" = -n ] || exec "$@"'
+    run script -qec 'tools/deps.sh lint' /dev/null <<<n
+    [[ $output == *'Install clang-format cppcheck with sudo? [y/N]'*'error: missing packages'* ]]
+    [ ! -e calls ]
+    script -qec 'tools/deps.sh lint' /dev/null <<<y || true
+    [ "$(calls 'install -y')" = 1 ]
+    rm calls
+    stand_in sbatch true
+    for cluster in PATH="$PATH" SLURM_JOB_ID=7 PBS_JOBID=7.server LSB_JOBID=7; do
+        run env "$cluster" tools/deps.sh lint </dev/null
+        [[ $output == *"On a cluster:"*"module avail"* ]]
+        rm -f "$BATS_TEST_TMPDIR/bin/sbatch"
+    done
+    [ ! -e calls ]
 }
 
 @test "make bench looks for images before it installs or builds anything" {

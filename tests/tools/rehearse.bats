@@ -17,7 +17,7 @@ setup() {
 
 # rehearse ARGUMENT...: writes to the folder out.
 rehearse() {
-    python3 -B "$root/tools/rehearse.py" --build "$build" --out out "$@"
+    ${on_cores:+taskset -c "$on_cores"} python3 -B "$root/tools/rehearse.py" --build "$build" --out out "$@"
 }
 
 # refused TEXT ARGUMENT...: the rehearsal ends with an error, and the last line has the text.
@@ -82,6 +82,18 @@ changed_model() {
     refused '--batch 100: not divisible by 8 GPUs' --strong --batch 100 --gpus 8
     refused 'zero: the strategies are: none, full, grad, hybrid' --strategies zero
     CPU_DEVICE_MODEL=h999 refused 'h999' --gpus 1
+}
+
+@test "ranks that share a core get more time" {
+    mkdir -p slow/03_multigpu_launcher
+    cat >slow/03_multigpu_launcher/launch <<'END'
+#!/bin/sh
+echo "error: $CPU_DEVICE_TIMEOUT" $*
+exit 1
+END
+    chmod +x slow/03_multigpu_launcher/launch
+    build=slow on_cores=0 refused '--join-timeout 3840 --step-timeout 7680' --gpus 64 --strategies none
+    [[ $output == *'error: 19200 '* ]]
 }
 
 @test "the command in docs/seeing.md prints its tables, and a full disk is reported" {

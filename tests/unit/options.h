@@ -4,15 +4,13 @@
 #include "common/models/model.h"
 #include "common/training/training_options.h"
 #include "tests/test.h"
-#include "zoo/zoo.h"
 
 // The values of options point into the words of the last call.
 static inline void set_options(const char *words) {
     static char copy[1000];
     char *argv[40] = {copy};
     int argc = 0;
-    const struct option_table tables[] = {{NULL, zoo_options}, {NULL, training_options}, {0}};
-    catalogue = &zoo;
+    const struct option_table tables[] = {{NULL, training_options}, {0}};
     snprintf(copy, sizeof copy, "test %s", words);
     for (char *word = strtok(copy, " "); word; word = strtok(NULL, " "))
         argv[argc++] = word;

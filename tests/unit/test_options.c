@@ -94,7 +94,7 @@ static void parse_in_child(const struct option_table *t, const char *const *argu
         dup2(out, STDOUT_FILENO);
         dup2(err, STDERR_FILENO);
         parse(t, arguments);
-        print_unused(t);
+        print_unused();
         fflush(stdout);
         _exit(RETURNED);
     }
@@ -129,7 +129,7 @@ TEST(values_are_set) {
         quick = 0;
         errno = ERANGE; // left by somebody else
         parse(tables, cases[i].arguments);
-        options_list(tables, text, sizeof text);
+        options_list(text, sizeof text);
         if (!strstr(text, cases[i].listed))
             fail_msg("%s does not contain %s", text, cases[i].listed);
     }
@@ -240,10 +240,10 @@ TEST(help_lists_the_options) {
 TEST(changes_are_listed) {
     char text[256];
     PARSE("--title", "plain", "--speed", "usual", "--color", "blue", "--count", "7");
-    options_list_changes(tables, text, sizeof text);
+    options_list_changes(text, sizeof text);
     assert_string_equal(text, "");
     PARSE("--speed", "0", "--count", "7", "--color", "red");
-    options_list_changes(tables, text, sizeof text);
+    options_list_changes(text, sizeof text);
     assert_string_equal(text, ", --speed 0, --color red");
 }
 

@@ -2,6 +2,7 @@
 #include "tests/unit/data_folder.h"
 #include "tests/unit/options.h"
 #include "zoo/data/story.h"
+#include "zoo/zoo_options.h"
 #include <math.h>
 
 enum { SIZE = 57, CONTEXT = 4, TRAIN = 52 }; // the last tenth is 5 bytes
