@@ -33,8 +33,8 @@ SOURCES_OF_MINE := $(filter-out $(filter-out %/$(notdir $(MAIN)).c,$(MAINS_OF_MI
 OBJECTS_OF_MINE := $(patsubst %.c,$(BUILD)/%.o,$(SOURCES_OF_MINE:%.cu=$(BUILD)/%.cu.o))
 STEPS_OF_MINE := $(if $(filter 01_%,$(MAIN)),,$(BUILD)/exercises/observe.o $(BUILD)/steps.a)
 CRASH_OF_MINE := $(BUILD)/exercises/crash.o $(if $(filter %/ladder,$(MAIN)),$(addprefix $(BUILD)/01_single_gpu/ladder/,climb.o fused.o))
-ifneq ($(filter 05_% 07_% 08_% 09_%,$(MAIN)),)
-WRAPPED_OF_MINE := begin_collective end_collective wait_for
+ifneq ($(filter 04_% 05_% 07_% 08_% 09_%,$(MAIN)),)
+WRAPPED_OF_MINE := begin_collective end_collective wait_for connect
 endif
 # Without -ftrack-macro-expansion, gcc would show each error in a macro three times, first at the line of the macro. The
 # attendee's warnings are no errors, even with WERROR. With -O1, gcc needs two thirds of the time.

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum { MOST_KINDS = 32 };
@@ -56,14 +57,16 @@ void observe(const char *function, size_t values, int type, cudaStream_t stream)
     seen[i].bytes += (double)values * (type == NO_TYPE ? 1 : types[type].size);
 }
 
-// The parts of the macro COLLECTIVE, and another wait of the host. Only programs with a watchdog
-// are linked with --wrap for them.
+// The parts of the macro COLLECTIVE, another wait of the host, and connect. Only programs with a
+// watchdog are linked with --wrap for them.
 __attribute__((weak)) __typeof__(begin_collective) __real_begin_collective;
 __attribute__((weak)) __typeof__(end_collective) __real_end_collective;
 __attribute__((weak)) __typeof__(wait_for) __real_wait_for;
+__attribute__((weak)) int __real_connect(int fd, const struct sockaddr *address, socklen_t bytes);
 __typeof__(begin_collective) __wrap_begin_collective;
 __typeof__(end_collective) __wrap_end_collective;
 __typeof__(wait_for) __wrap_wait_for;
+int __wrap_connect(int fd, const struct sockaddr *address, socklen_t bytes);
 
 void __wrap_begin_collective(const char *call, const char *file, int line) {
     observe("begin_collective", 0, NO_TYPE, NULL);
@@ -89,6 +92,11 @@ void __wrap_wait_for(cudaStream_t stream) {
 void observe_barrier(cudaStream_t stream) {
     if (!stream)
         observe("barrier", 0, NO_TYPE, NULL);
+}
+
+int __wrap_connect(int fd, const struct sockaddr *address, socklen_t bytes) {
+    observe("connect", 0, NO_TYPE, NULL);
+    return __real_connect(fd, address, bytes);
 }
 
 // The largest array that was copied to the device in a stream. That is t->order.

@@ -6,7 +6,6 @@
 #include "common/kernels/kernels.h"
 #include <nccl.h>
 #include <poll.h>
-#include <sys/socket.h>
 
 enum { NO_TYPE = -1 };
 
@@ -26,8 +25,6 @@ uint64_t observe_seed(uint64_t seed);
 double observe_seconds(void);
 int observe_poll(struct pollfd *fds, nfds_t count, int milliseconds);
 
-#define connect(fd, address, bytes)                                                                \
-    (observe("connect", 0, NO_TYPE, NULL), connect(fd, address, bytes))
 #define seconds() observe_seconds()
 #define poll(fds, count, milliseconds) observe_poll(fds, count, milliseconds)
 

@@ -1,5 +1,5 @@
 # For the checks of step 6.
-small=()
+small=() seldom=()
 course_words+='|[1-3]\.|op|[a-z+]+ +[0-9]+ +[0-9]+'
 errors=('waits in Recv|A rank waits for data. Which rank should send it, and is that rank itself waiting for this one?'
     'waits in Send|A rank waits until another one receives its data. Has that rank called ncclRecv for it?'
