@@ -89,9 +89,10 @@ diffstat: ## counts the lines that each step changes and asks to be read, and co
 step% run-step% trace-step% profile-step% diff%:
 	$(error There is no $@: the steps are $(STEPS), and the differences are $(DIFFS))
 
+DOCTOR = build/$(HERE)/03_multigpu_launcher/launch build/$(HERE)/04_multinode/doctor
 doctor: ## checks whether this machine or job can run the course, and suggests fixes
-	@status=0; tools/doctor.sh || status=1; $(MAKE) --no-print-directory step3 step4 && \
-		03_multigpu_launcher/launch $(LAUNCH) 04_multinode/doctor $(ARGS) || status=1; exit $$status
+	@status=0; tools/doctor.sh || status=1; $(MAKE) --no-print-directory DEVICE=$(HERE) $(DOCTOR) && \
+		$(firstword $(DOCTOR)) $(LAUNCH) $(lastword $(DOCTOR)) $(ARGS) || status=1; exit $$status
 
 demo: ## runs the commands of a slide, and draws its chart from what they print (S=1.26; without S, it lists the slides)
 	@python3 -B tools/demo.py $(S)

@@ -112,13 +112,15 @@ on_cpu_device() { # COMMAND...: it runs there, and says once why
     fails 1 "DEVICE=cpu after make" 01_single_gpu/train "${tiny[@]}"
 }
 
-@test "with nvcc, make quickstart builds for the CPU device only, or for the GPU that is here" {
+@test "with nvcc, make quickstart and make doctor build for the CPU device only, or for the GPU that is here" {
     need_nvcc_without_gpu
     printf '#!/bin/sh\n' | tee tools/deps.sh >tools/data.sh
     unset DEVICE
     run make quickstart ARGS='--hidden 8 --batch 2000'
     [ "$status" = 0 ]
     [[ $output == *$'\nepoch 3/3  loss'*"note: this machine has no GPU"*"make step1"* ]]
+    run make doctor
+    [[ $output == *"PASS  the sum of 1 to "* ]]
     [ ! -e build/gpu ]
     printf '#!/bin/sh\necho GPU 0: H100\n' >../nvidia-smi
     chmod +x ../nvidia-smi
