@@ -73,7 +73,7 @@ static int count_devices(void) {
 int choose_world(long nproc) {
     refuse_launchers();
     gpus = count_devices();
-    if (nproc > gpus && !gpus_are_shared())
+    if (!gpus_are_shared() && nproc > gpus)
         wrong_usage("--nproc %ld is more than there are GPUs (%d)%s; SHARE_GPUS=1 lets ranks share "
                     "a GPU",
                     nproc, gpus, more_devices(nproc));

@@ -25,6 +25,10 @@ static int mps_is_on(void) {
 
 int gpus_are_shared(void) {
     const char *asked = getenv("SHARE_GPUS");
+    if (getenv("SHARE_GPU"))
+        fail("SHARE_GPU: the name of this variable is SHARE_GPUS");
+    if (asked && strcmp(asked, "0") && strcmp(asked, "1"))
+        fail("SHARE_GPUS=%s: want 1 or 0", asked);
     return asked && !strcmp(asked, "1");
 }
 

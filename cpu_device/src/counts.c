@@ -1,5 +1,6 @@
 // Counts what the program asks the device to do (CPU_DEVICE_COUNTS).
 #include "internal.h"
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,20 +21,25 @@ enum cpu_counted cpu_counted_as(const struct cpu_cost *cost) {
                                               : CPU_PRODUCTS;
 }
 
+static FILE *file;
+
 // Appends a line for this process. One call writes it, so the lines of ranks do not mix.
 static void write_counts(void) {
-    FILE *file = fopen(getenv("CPU_DEVICE_COUNTS"), "ae");
     char line[256];
     int length = 0;
     for (int i = 0; i < CPU_COUNTED; i++)
         length += snprintf(line + length, sizeof line - (size_t)length, "%ld ", (long)counts[i]);
     length += snprintf(line + length, sizeof line - (size_t)length, "%.9f\n",
                        cpu_model ? cpu_moment() : 0.);
-    if (!file || fwrite(line, 1, (size_t)length, file) < (size_t)length || fclose(file))
+    if (fwrite(line, 1, (size_t)length, file) < (size_t)length || fclose(file))
         perror("note: CPU_DEVICE_COUNTS");
 }
 
 void cpu_counts_init(void) {
-    if (getenv("CPU_DEVICE_COUNTS"))
-        atexit(write_counts);
+    const char *path = getenv("CPU_DEVICE_COUNTS");
+    if (!path)
+        return;
+    if (!(file = fopen(path, "ae")))
+        cpu_fail("CPU_DEVICE_COUNTS=%s: cannot open the file: %s", path, strerror(errno));
+    atexit(write_counts);
 }

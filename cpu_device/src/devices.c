@@ -75,6 +75,7 @@ static void choose_visible_devices(int present) {
 
 static void initialise(void) {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_check_settings();
     cpu_model_init();
     long usual = cpu_model_devices() ? cpu_model_devices() : cores < 2 ? 2 : cores;
     long present = cpu_positive_number("CPU_DEVICES", usual);
@@ -89,6 +90,7 @@ static void initialise(void) {
     cpu_recording = check && !strcmp(check, "1");
     if (check && !cpu_recording && strcmp(check, "0"))
         cpu_fail("CPU_DEVICE_CHECK=%s: want 1 or 0", check);
+    cpu_positive_number("CPU_DEVICE_TIMEOUT", 1); // a wrong one is refused before it is needed
     if (device_count)
         cpu_memory_init();
     pthread_atfork(NULL, NULL, in_child);
@@ -191,11 +193,14 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
     processor_name(processor, sizeof processor);
     cpu_sgemm_library(library, sizeof library);
     if (cpu_model)
-        snprintf(prop->name, sizeof prop->name, "CPU device (all times modelled as %s%s, no GPU)",
+        snprintf(prop->name, sizeof prop->name, "CPU device (all times modelled as %s%s, no GPU",
                  cpu_model->name, cpu_computes ? "" : ", nothing computed");
     else
-        snprintf(prop->name, sizeof prop->name, "CPU device (%s, %d core%s, %s, no GPU)", processor,
+        snprintf(prop->name, sizeof prop->name, "CPU device (%s, %d core%s, %s, no GPU", processor,
                  prop->multiProcessorCount, prop->multiProcessorCount == 1 ? "" : "s", library);
+    size_t used = strlen(prop->name);
+    cpu_list_settings(prop->name + used, sizeof prop->name - used - 1);
+    strcat(prop->name, ")");
     size_t available;
     return cudaMemGetInfo(&available, &prop->totalGlobalMem);
 }

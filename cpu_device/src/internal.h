@@ -136,6 +136,13 @@ void cpu_relax(void);
 // the value is not a whole number above 0.
 long cpu_positive_number(const char *name, long otherwise);
 
+// settings.c. Ends the program if the environment has a misspelt variable of the CPU device.
+void cpu_check_settings(void);
+
+// Writes variables that are set, such as ", CPU_DEVICE_CHECK=1", without those that the device's
+// name shows in other words. Cuts the text if it does not fit.
+void cpu_list_settings(char *text, size_t size);
+
 // Returns the bytes of a size such as 512, 64K, 64M or 2G, or 0 if the text is not a size.
 size_t cpu_parse_size(const char *text);
 

@@ -589,7 +589,7 @@ static void three_devices(void) {
     assert_int_equal(current, 2);
     OK(cudaGetDeviceProperties(&properties, 2));
     assert_non_null(strstr(properties.name, "CPU device"));
-    assert_non_null(strstr(properties.name, "no GPU"));
+    assert_non_null(strstr(properties.name, "no GPU, CPU_DEVICE_CHAOS=1, CPU_DEVICE_CHECK=1)"));
     assert_int_equal(properties.pciBusID, 2);
     OK(cudaDeviceGetPCIBusId(id, sizeof id, 2));
     assert_string_equal(id, "0000:02:00.0");
@@ -696,12 +696,21 @@ static const struct alone {
           "CPU_DEVICE_SLOW: there is no device 5, because the last of 3 is device 2"),
     WRONG("CPU_DEVICE_CHAOS=-1", "CPU_DEVICE_CHAOS=-1: want a whole number"),
     WRONG("CPU_DEVICE_CHECK=yes", "CPU_DEVICE_CHECK=yes: want 1 or 0"),
+    WRONG("CPU_DEVICE_TIMEOUT=5s", "CPU_DEVICE_TIMEOUT=5s: want a whole number"),
+    WRONG("CPU_DEVICE_COUNTS=/no/file", "CPU_DEVICE_COUNTS=/no/file: cannot open the file"),
+    WRONG("CPU_DEVICE_MODLE=h100", "CPU_DEVICE_MODLE=h100: the CPU device has no such variable; "
+                                   "the nearest one is CPU_DEVICE_MODEL"),
+    WRONG("CPU_DEVICE_CHEK=1", "CPU_DEVICE_CHEK=1: the CPU device has no such variable; the "
+                               "nearest one is CPU_DEVICE_CHECK"),
+    WRONG("CPU_DEVICE=4", "CPU_DEVICE=4: the CPU device has no such variable; the nearest one is "
+                          "CPU_DEVICES"),
+    WRONG("CPUDEVICES=4", "CPUDEVICES=4: the CPU device has no such variable"),
     ALONE(child_of_a_cuda_process_is_refused, "", 0, {NULL}),
     ALONE(child_of_a_cuda_process_cannot_launch_kernels, "", cudaErrorInitializationError, {NULL}),
     ALONE(children_may_use_cuda_if_the_parent_has_not, "CPU_DEVICES=2", 0, {NULL}),
     ALONE(exit_while_kernels_run, "", 3, {NULL}),
     ALONE(exit_while_products_run, "", 0, {NULL}),
-    ALONE(three_devices, "CPU_DEVICES=3", 0, {NULL}),
+    ALONE(three_devices, "CPU_DEVICES=3 CPU_DEVICE_CHECK=1 CPU_DEVICE_CHAOS=1", 0, {NULL}),
     ALONE(devices_are_visible, "CPU_DEVICES=4 CUDA_VISIBLE_DEVICES=3,0", SEES(2, 3), {NULL}),
     ALONE(devices_are_visible, "CPU_DEVICES=4 CUDA_VISIBLE_DEVICES=1,4,0", SEES(1, 1), {NULL}),
     ALONE(devices_are_visible, "CUDA_VISIBLE_DEVICES=", cudaErrorNoDevice, {NULL}),

@@ -120,6 +120,9 @@ refused() {
 @test "a wrong number of ranks, or one that does not divide the batch, is refused before any rank starts" {
     refused 2 --nproc --nproc GPU
     CPU_DEVICES=2 refused 2 "--nproc 3 is more than there are GPUs (2); set CPU_DEVICES=3 to" --nproc 3
+    SHARE_GPU=1 refused 1 "the name of this variable is SHARE_GPUS" --nproc 1
+    SHARE_GPUS=yes refused 1 "SHARE_GPUS=yes: want 1 or 0" --nproc 1
+    CPU_DEVICE_CHEK=1 refused 1 "CPU_DEVICE_CHEK=1: the CPU device has no such variable; the nearest one is CPU_DEVICE_CHECK" --nproc 2
     refused 2 "--batch 121 $(text_of INDIVISIBLE) 2 ranks; 120 and 122 are" --nproc 2 --batch 121
 }
 
