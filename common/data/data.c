@@ -71,9 +71,9 @@ static int explain(const char *folder, char why[WHY_SIZE]) {
     if (glob(path, GLOB_BRACE, NULL, &others))
         return 0;
     refuse(why,
-           "%s: no file that this program reads: want train-images-idx3-ubyte and so on "
-           "(make data), or CIFAR-10's binary version, data_batch_1.bin and so on (make data "
-           "SET=cifar10)",
+           "%s: no file that this program reads; make data fetches the images of MNIST "
+           "(train-images-idx3-ubyte and so on), make data SET=cifar10 those of CIFAR-10 "
+           "(data_batch_1.bin and so on)",
            others.gl_pathv[0]);
     globfree(&others);
     return -1;

@@ -360,7 +360,7 @@ TEST(other_folders_are_named) {
         {"x/cifar-10-batches-bin/data_batch_1.bin", "use --data x/cifar-10-batches-bin"},
         {"x/MNIST/raw/train-images-idx3-ubyte.gz", "use --data x/MNIST/raw"},
         {"x/cifar-10-batches-py/data_batch_1", "x/cifar-10-batches-py/data_batch_1: no file that"},
-        {"x/mnist.npz", "x/mnist.npz: no file that this program reads: want train-images-idx3"},
+        {"x/mnist.npz", "x/mnist.npz: no file that this program reads; make data fetches"},
         {"x/mnist/train-00000-of-00001.parquet", "0001.parquet: no file that"},
     };
     char before[PATH_MAX], why[WHY_SIZE], command[200];
