@@ -316,7 +316,7 @@ static void collect_ranks(void) {
         for (int i = 0; i < s->count; i++)
             fds[count + i] = (struct pollfd){.fd = s->fds[i], .events = POLLIN};
         poll(fds, count + s->count, 100);
-        for (int i = count - 1; i >= 0; i--) // reject moves those behind i
+        for (int i = count - 1; i >= 0; i--) // reject moves those after i
             if (serve_connection(&rendezvous.connections[i], fds[i].revents, why))
                 reject(i, why);
         for (int i = 0; i < s->count; i++)

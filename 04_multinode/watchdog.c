@@ -38,7 +38,7 @@ static struct {
         double limit;       // seconds that it may take
         const char *option; // that sets the limit
         long step;
-        cudaEvent_t ended; // recorded behind the collective
+        cudaEvent_t ended; // recorded after the collective
     } collectives[MOST_QUEUED];
 } watch = {
     .lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP}; // the thread that holds it may lock it again
@@ -68,7 +68,7 @@ static void end_hanging(int signal) {
     _exit(write(STDERR_FILENO, no_answer, strlen(no_answer)) < 0 ? 2 : 1);
 }
 
-// Returns NCCL's last warning behind "; ", or an empty text. The CPU device warns of ranks that it
+// Returns NCCL's last warning after "; ", or an empty text. The CPU device warns of ranks that it
 // waits for, and of hosts that are silent.
 static const char *last_warning(void) {
     static char text[1024];

@@ -172,7 +172,7 @@ static void gather_broadcast(struct world *w, float *in, float *out, size_t coun
     NCCL_CHECK(ncclGroupEnd());
 }
 
-// Divides the vector into n equal chunks. The last chunk may end behind the vector, where the
+// Divides the vector into n equal chunks. The last chunk may end after the vector, where the
 // arrays have unused room. In each round, every rank sends one chunk to the next rank: first chunk
 // number rank, and then always the chunk that it has just received. In the first n-1 rounds, a rank
 // adds what it receives to its own chunk, and ends up with one chunk of the sum (a reduce-scatter).

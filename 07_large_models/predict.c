@@ -105,7 +105,7 @@ static void forward(struct predictor *p, struct run *r, const float *tokens) {
                       r->activations[i], r->activations[i + 1], 1);
 }
 
-// Returns the logits behind the token at this position of the run's outputs.
+// Returns the logits after the token at this position of the run's outputs.
 static const float *read_logits(struct predictor *p, const struct run *r, int position) {
     CUDA_CHECK(
         cudaMemcpyAsync(p->logits, r->activations[r->model.count] + (size_t)position * p->classes,
@@ -114,7 +114,7 @@ static const float *read_logits(struct predictor *p, const struct run *r, int po
     return p->logits;
 }
 
-// The sequence has as many tokens as in training. Zeros fill the places behind the window, and no
+// The sequence has as many tokens as in training. Zeros fill the places after the window, and no
 // token of the window sees them.
 const float *predict_whole(struct predictor *p, const uint8_t *window, int count) {
     for (int i = 0; i < p->context; i++)
@@ -142,7 +142,7 @@ const float *predict_checked(struct predictor *p, const uint8_t *window, int cou
     predict_cached(p, window, count);
     for (int i = 0; i < p->classes; i++)
         if (!(fabsf(whole[i] - p->logits[i]) <= 1e-4f * (1 + fabsf(whole[i]))))
-            fail("logit %d behind %d tokens is %g, and with the cache %g", i, count, whole[i],
+            fail("logit %d after %d tokens is %g, and with the cache %g", i, count, whole[i],
                  p->logits[i]);
     free(whole);
     return p->logits;

@@ -29,7 +29,7 @@ int predictor_build(struct predictor *p, const char *shape, char why[WHY_SIZE]);
 // Opens the device, and copies the parameters to it. cache 0: only predict_whole will be called.
 void predictor_start(struct predictor *p, const float *parameters, int cache);
 
-// Computes the logits of the token behind the window, which has count tokens, 1 to context of them.
+// Computes the logits of the token after the window, which has count tokens, 1 to context of them.
 // Waits for them, and returns p->logits.
 typedef const float *predict(struct predictor *p, const uint8_t *window, int count);
 

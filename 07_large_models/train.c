@@ -76,7 +76,7 @@ struct trainer {
     struct optimizer optimizer;
     struct fsdp fsdp; // this rank's shard of the parameters, gradients and optimizer state
     float *activations[MOST_LAYERS + 1]; // [0]: the batch, [i + 1]: the outputs of layer i
-    float *outputs[MOST_LAYERS];         // where layer i writes them, with its workspace behind
+    float *outputs[MOST_LAYERS];         // where layer i writes them, and then its workspace
 
     float *dy, *dx;  // gradients of a layer's outputs and of its inputs
     uint8_t *labels; // of the batch

@@ -25,7 +25,7 @@ const struct option_spec pipeline_options[] = {
 };
 
 // Cuts where the sum of the FLOPs comes nearest to an equal share: a layer whose middle lies before
-// the share comes before the cut. It leaves a layer for each stage behind the cut.
+// the share comes before the cut. It leaves a layer for each stage after the cut.
 void cut_layers(const struct model *m, int stages, int cut[]) {
     double all = 0, done = 0;
     int layer = 0;
@@ -80,12 +80,12 @@ static void divide_batch(struct pipeline *p, long batch) {
     p->slice = (size_t)p->replica * p->micro_batches * p->rows;
 }
 
-// A stage gets its first gradient when the first micro-batch has passed all stages behind it, and
+// A stage gets its first gradient when the first micro-batch has passed all stages after it, and
 // runs as many more forwards until then. With gpipe, it runs all of them first.
 static void count_forwards(struct pipeline *p) {
-    int behind = p->stages - 1 - p->stage;
+    int later = p->stages - 1 - p->stage;
     p->warm_up =
-        pipeline_opt.schedule == GPIPE ? p->micro_batches : (int)min_size(behind, p->micro_batches);
+        pipeline_opt.schedule == GPIPE ? p->micro_batches : (int)min_size(later, p->micro_batches);
     p->in_flight = min_size(p->warm_up + 1, p->micro_batches);
 }
 

@@ -73,7 +73,7 @@ void pipeline_join(struct pipeline *p, ncclComm_t comm, const struct pass *pass)
 size_t pipeline_allocate(struct pipeline *p, size_t bytes_per_float);
 
 // Returns the samples of a micro-batch. The last one of an evaluation may have fewer than others,
-// and those behind it have none.
+// and those after it have none.
 struct samples micro_batch_of(const struct pipeline *p, int micro_batch);
 
 // Returns the activations of a micro-batch in flight.
@@ -96,7 +96,7 @@ struct message outputs(const struct pipeline *p, int micro_batch);
 struct message output_gradients(const struct pipeline *p, int micro_batch, float *values);
 struct message input_gradients(const struct pipeline *p, int micro_batch, float *values);
 
-// Sends a message and receives another one, behind all computing that the host has queued. The two
+// Sends a message and receives another one, after all computing that the host has queued. The two
 // are one group of NCCL calls, which run together: if two stages that send to each other sent first
 // and received afterwards, each would wait for the other one. Work that the host queues after this
 // call can read the received values, and may overwrite the sent ones, unless they are kept. If a

@@ -53,7 +53,7 @@ static size_t floats_of_tokens(const struct layer *l) {
     return parts->own_tokens ? (size_t)p.rows * width : 0;
 }
 
-// Returns the pass for the rest of the layer, with the scratch behind these tokens.
+// Returns the pass for the rest of the layer, with the scratch after these tokens.
 static struct pass behind_tokens(const struct layer *l, const struct pass *pass, int b) {
     struct pass rest = *pass;
     if (parts->own_tokens) // else there may be no scratch
@@ -363,7 +363,7 @@ void shard_layer(struct sharding *s, const struct layer *l, int first, int parts
     size_t weights = l->parameters - bias;
     struct division pieces = {.first = first, .shards = parts}, copies = pieces;
     copies.copies = parts > 1;
-    for (const struct layer *i = l->inner; i < l->inner_end; i = layer_behind(i))
+    for (const struct layer *i = l->inner; i < l->inner_end; i = layer_after(i))
         shard_layer(s, i, first, parts);
     if (how == BY_OUTPUTS) {
         for (int i = 0; i < groups; i++)

@@ -14,10 +14,10 @@ struct parts {
     // models", 2022)
     int own_tokens;
     const struct model *whole; // whose pairs are divided
-    int in_pair;               // 1 while the layers of a pair are appended, behind the first one
+    int in_pair;               // 1 while the layers of a pair are appended, after the first one
     ncclComm_t comm;           // of the ranks that divide the same layers; part p is rank p
     cudaStream_t others[2];    // of other communicators: the replicas' sums, and the transfers
-    cudaEvent_t queued;        // orders this communicator's calls behind what these streams have
+    cudaEvent_t queued;        // orders this communicator's calls after what these streams have
     double sent, sent_a_step;  // bytes to other parts; sent_a_step is -1 before the first step
 };
 

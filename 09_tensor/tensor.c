@@ -69,7 +69,7 @@ void tensor_join(struct parts *parts, ncclComm_t comm, cudaStream_t sums, cudaSt
 }
 
 // Finds the next range of this rank's shard that all parts have, from unit *unit on, which this
-// moves behind it. Returns how many values it has, 0: there is none.
+// moves after it. Returns how many values it has, 0: there is none.
 static size_t next_copy(const struct pipeline *p, int *unit, size_t *index) {
     const struct sharding *s = &p->sharding;
     size_t first = 0;
@@ -121,7 +121,7 @@ void print_tensor(const struct parts *parts, const struct place *place) {
 static double values_sent(const struct layer *l, const struct parts *p) {
     int parts = p->count, own_tokens = p->own_tokens;
     double values = 0, sum = 2. / parts;
-    for (const struct layer *i = l->inner; i < l->inner_end; i = layer_behind(i))
+    for (const struct layer *i = l->inner; i < l->inner_end; i = layer_after(i))
         values += values_sent(i, p);
     if (how_divided(l) == BY_OUTPUTS && l->first > 0) // nothing reads dx of the model's first layer
         values += (parts - 1) * l->inputs * (own_tokens ? 3 : sum);

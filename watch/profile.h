@@ -6,7 +6,7 @@
 #include <cuda_runtime.h>
 
 // Call them before and after the calls that queue a part of a phase on the stream. A collective
-// inside a layer is a span inside a span: it interrupts the outer one, which continues behind it.
+// inside a layer is a span inside a span: it interrupts the outer one, which continues after it.
 // Only one span may contain others. The name must stay valid.
 void profile_begin(enum phase phase, const char *name, cudaStream_t stream);
 void profile_end(void);

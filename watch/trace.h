@@ -9,9 +9,7 @@
 
 // The number of this process, and how many there are: one, unless nccl_spans.c has seen it join
 // others.
-extern struct trace_process {
-    int number, count;
-} trace_process;
+extern struct trace_process { int number, count; } trace_process;
 
 // Records from here on what the device does, and writes it to the file at path when the program
 // exits normally. If there are several processes, the number of this process comes before the
@@ -23,7 +21,7 @@ void trace_open(const char *path);
 // tools/trace_file.py describes its format.
 struct trace_file {
     FILE *file;
-    size_t dropped;         // spans that the file lacks, because memory is limited
+    size_t dropped; // spans that the file lacks, because memory is limited
 };
 
 // Creates the file at path, or for one of several processes the file whose name has its number.

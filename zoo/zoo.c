@@ -22,7 +22,7 @@ static void append_hidden_dropout(struct model *m) {
     snprintf(m->settings, sizeof m->settings, ", dropout %g", zoo_opt.dropout);
 }
 
-// Adds dropout behind hidden layers, and augmentation in front of the first one.
+// Adds dropout after hidden layers, and augmentation in front of the first one.
 static int build_model(struct model *m, const struct model_kind *kind,
                        const struct training_options *options, const struct dataset *set,
                        char why[WHY_SIZE]) {
@@ -31,7 +31,7 @@ static int build_model(struct model *m, const struct model_kind *kind,
         return refuse(why, "--augment %s changes images, and the data are a text", zoo_opt.augment);
     if (augmented && append_augmentation(m, zoo_opt.augment, set, why))
         return -1;
-    m->behind_hidden = zoo_opt.dropout > 0 ? append_hidden_dropout : NULL;
+    hidden_hook = zoo_opt.dropout > 0 ? append_hidden_dropout : NULL;
     if (kind->build(m, options, set, why))
         return -1;
     if (augmented) {

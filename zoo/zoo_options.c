@@ -1,5 +1,4 @@
 #include "zoo/zoo_options.h"
-#include "common/training/training_options.h"
 #include "zoo/models/models.h"
 #include "zoo/training/schedules.h"
 
@@ -23,8 +22,6 @@ const struct option_spec zoo_options[] = {
      "dropout rate, auto: 0.25 and 0.5 for cnn, else 0", .used_by = "--model mlp, cnn or gpt"},
     {"augment", OPTION_TEXT | OPTION_CHANGES, &zoo_opt.augment, "none", 0, 0,
      "random changes of the training images: crop, flip, crop,flip or none"},
-    {"label-smoothing", OPTION_REAL | OPTION_CHANGES, &opt.label_smoothing, "0", 0, 1,
-     "label smoothing, as in PyTorch"},
     {"schedule", OPTION_TEXT, &zoo_opt.schedule, "constant", 0, 0,
      "how the learning rate changes during all epochs", schedule_name},
     {"warmup", OPTION_INT, &zoo_opt.warmup, "0", 0, 1e12,
@@ -35,8 +32,6 @@ const struct option_spec zoo_options[] = {
      "epochs between two changes of the learning rate", .used_by = "--schedule step"},
     {"nesterov", OPTION_INT, &zoo_opt.nesterov, "0", 0, 1, "1: Nesterov's momentum",
      .used_by = "--optimizer sgd"},
-    {"weight-decay", OPTION_REAL, &zoo_opt.weight_decay, "0", 0, 1e3,
-     "weight decay, 0: none; decoupled for adamw"},
     {"beta1", OPTION_REAL, &zoo_opt.beta1, "auto", 0, 1, "decay of the first moment, auto: 0.9",
      .used_by = "--optimizer adam or adamw"},
     {"beta2", OPTION_REAL, &zoo_opt.beta2, "auto", 0, 1, "decay of the second moment, auto: 0.999",

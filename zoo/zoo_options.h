@@ -5,7 +5,7 @@
 extern struct zoo_options {
     const char *size, *augment, *schedule;
     long depth, width, layers, heads, context, warmup, step_epochs, nesterov, summary;
-    double dropout, gamma, weight_decay, beta1, beta2, rho, epsilon;
+    double dropout, gamma, beta1, beta2, rho, epsilon;
 } zoo_opt; // options_parse sets it
 
 extern const struct option_spec zoo_options[];

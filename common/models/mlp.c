@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+void (*hidden_hook)(struct model *m);
+
 static void append(struct model *m, const struct layer_kind *kind, int outputs) {
     append_dense(m, kind, outputs);
     size_t used = strlen(m->shape);
@@ -23,8 +25,8 @@ static int build(struct model *m, const struct training_options *options, const 
             return refuse(why, "--hidden %s: want up to %d widths from 1 to %d, such as 512,512",
                           options->hidden, MOST_HIDDEN, WIDEST);
         append(m, &dense_relu, (int)width);
-        if (m->behind_hidden)
-            m->behind_hidden(m);
+        if (hidden_hook)
+            hidden_hook(m);
     }
     append(m, &dense, set->targets * set->classes);
     return 0;

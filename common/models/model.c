@@ -66,7 +66,7 @@ struct layer *model_append(struct model *m, const struct layer_kind *kind, struc
     return l;
 }
 
-const struct layer *layer_behind(const struct layer *l) {
+const struct layer *layer_after(const struct layer *l) {
     return l->inner ? l->inner_end : l + 1;
 }
 

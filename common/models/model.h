@@ -29,7 +29,7 @@ struct layer {
     const struct layer_kind *kind;
     struct shape in, out;     // of a sample
     int inputs, outputs;      // floats per sample
-    int workspace;            // floats per sample behind the outputs, for the layer's use (often 0)
+    int workspace;            // floats per sample after the outputs, for the layer's use (often 0)
     size_t first, parameters; // its slice of the flat array, in elements; may be empty
     int dx_unused;            // 1: nothing reads dx, so backward need not compute it
     double flops;             // of the matrix products of forward, for one sample
@@ -71,8 +71,6 @@ enum { MOST_LAYERS = 64, MOST_INNER_LAYERS = 15 * MOST_LAYERS };
 struct model {
     char shape[128];   // such as "mlp 784-512-512-10"; a snapshot with another shape is refused
     char settings[64]; // for the banner: those that change no parameter, such as ", dropout 0.2"
-    // Called by a model behind each of its hidden layers. NULL: nothing stands there.
-    void (*behind_hidden)(struct model *model);
     struct layer layers[MOST_LAYERS];
     int count;
     struct layer inner[MOST_INNER_LAYERS]; // those that other layers consist of
@@ -96,8 +94,10 @@ struct model_kind {
     int tokens; // 1: it reads tokens, 0: images
 };
 
-// Dense layers with ReLU, of the widths in --hidden.
+// Dense layers with ReLU, of the widths in --hidden. After each hidden layer, it calls hidden_hook
+// if that is set.
 extern const struct model_kind mlp;
+extern void (*hidden_hook)(struct model *model);
 
 // Builds the model that the options name, for the samples of the set. Returns 0, or -1 with the
 // reason in why.
@@ -115,8 +115,8 @@ size_t model_scratch(const struct model *model, cudaDataType type, int b);
 struct layer *model_append(struct model *model, const struct layer_kind *kind, struct shape out,
                            int workspace, size_t parameters);
 
-// Returns the layer behind l in its list. The inner layers of l are not in this list.
-const struct layer *layer_behind(const struct layer *l);
+// Returns the layer after l in its list. The inner layers of l are not in this list.
+const struct layer *layer_after(const struct layer *l);
 
 // The functions that append layers with products, attention or dropout call layer_appended when the
 // layer is complete. It calls append_hook if that is set, which may change the layer and the model.

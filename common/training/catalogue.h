@@ -16,11 +16,11 @@ struct catalogue {
     int (*build_model)(struct model *m, const struct model_kind *kind,
                        const struct training_options *options, const struct dataset *set,
                        char why[WHY_SIZE]);
-    // Prints more about the model, behind its line.
+    // Prints more about the model, after its line.
     void (*describe_model)(const struct model *m);
-    // Sets what other options change in an optimizer with these defaults, and its text. Returns 0,
-    // or -1 with the reason in why.
-    int (*set_optimizer)(struct optimizer *o, const struct optimizer *usual, char why[WHY_SIZE]);
+    // Sets what other options change in an optimizer of this kind, and its text. Returns 0, or -1
+    // with the reason in why.
+    int (*set_optimizer)(struct optimizer *o, const struct optimizer *kind, char why[WHY_SIZE]);
     // Work like snapshot_identify and snapshot_load, and also read a snapshot in several files.
     int (*identify_snapshot)(const char *path, struct snapshot *s, char why[WHY_SIZE]);
     int (*load_snapshot)(const char *path, struct snapshot *s, char why[WHY_SIZE]);

@@ -55,11 +55,13 @@ int optimizer_build(struct optimizer *o, const struct training_options *options,
     *o = *found; // options_parse has checked the name
     o->lr = optimizer_setting(options->lr, found->lr);
     o->momentum = optimizer_setting(options->momentum, found->momentum);
+    o->weight_decay = options->weight_decay;
     o->steps_per_epoch = samples / options->batch;
     o->steps = options->epochs * o->steps_per_epoch;
     if (catalogue->set_optimizer)
         return catalogue->set_optimizer(o, found, why);
-    snprintf(o->text, sizeof o->text, "%s, lr %g, momentum %g", o->name, o->lr, o->momentum);
+    snprintf(o->text, sizeof o->text, "%s, lr %g, momentum %g, weight decay %g", o->name, o->lr,
+             o->momentum, o->weight_decay);
     return 0;
 }
 

@@ -8,15 +8,12 @@ struct optimizer {
     const char *name;
     int state_per_parameter; // floats that it stores for each parameter
     int counts_steps;        // an update depends on the number of the step
-    int decoupled;           // the weights decay apart from the gradients
     // Like optimizer_step, with this learning rate.
     void (*update)(const struct optimizer *optimizer, double lr, float *parameters,
                    const float *gradients, float *state, size_t count, long step,
                    cudaStream_t stream);
-    double lr, momentum;               // in the catalogue, the defaults; 0: not used
-    double beta1, beta2, rho, epsilon; // settings of the optimizers of zoo/, too
+    double lr, momentum; // in the catalogue, the defaults; 0: not used
     double weight_decay;
-    int nesterov;
     // Returns the factor of lr in training step number step, from 1. NULL: always 1.
     double (*factor)(const struct optimizer *optimizer, long step);
     long steps, steps_per_epoch; // of all epochs together, and of one: it has no partial batch
@@ -26,9 +23,8 @@ struct optimizer {
 // SGD with momentum.
 extern const struct optimizer sgd;
 
-// Builds the optimizer that the options name, for epochs of this many samples.
-// Options that are auto get their values from the catalogue. Returns 0, or -1 with the reason in
-// why.
+// Builds the optimizer that the options name, for epochs of this many samples. Options that are
+// auto get their values from the catalogue. Returns 0, or -1 with the reason in why.
 struct training_options;
 int optimizer_build(struct optimizer *optimizer, const struct training_options *options,
                     size_t samples, char why[WHY_SIZE]);

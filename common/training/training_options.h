@@ -6,8 +6,7 @@
 extern struct training_options {
     const char *data, *model, *hidden, *optimizer, *snapshot, *csv;
     long epochs, max_steps, batch, tf32, seed, log_every, save_every;
-    double lr, momentum, save_minutes;
-    double label_smoothing; // of the loss; its row is in the table of zoo/
-} opt;                      // options_parse sets it
+    double lr, momentum, weight_decay, label_smoothing, save_minutes;
+} opt; // options_parse sets it
 
 extern const struct option_spec training_options[];

@@ -34,7 +34,7 @@ static void print_layer(void) {
     printf("the %s, with %d inputs and %d outputs",
            how_divided(own) == BY_OUTPUTS  ? "first layer of a pair"
            : how_divided(own) == BY_INPUTS ? "second layer of a pair"
-                                           : "layer behind a pair",
+                                           : "layer after a pair",
            all->inputs, all->outputs);
     if (how_divided(own) == BY_OUTPUTS && groups > 1)
         printf(" in %d groups", groups);

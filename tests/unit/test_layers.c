@@ -64,7 +64,7 @@ static double largest_of(const struct layer *l, const double *x, int image, int 
         second = fmax(second, fmin(best, value));
         best = fmax(best, value);
     }
-    if (best > 0) // Two zeros behind a ReLU may be equal: neither of them changes.
+    if (best > 0) // Two zeros after a ReLU may be equal: neither of them changes.
         nearest_kink = fmin(nearest_kink, best - second);
     return best;
 }
@@ -221,9 +221,9 @@ static void reference_sublayer(const struct layer *l, const double *w, const dou
         y[i] += x[i];
 }
 
-// Returns the layer behind l in its list. Inner layers lie between two inner layers.
+// Returns the layer after l in its list. Inner layers lie between two inner layers.
 static const struct layer *next_layer(const struct layer *l) {
-    return l->around ? layer_behind(l) : l + 1;
+    return l->around ? layer_after(l) : l + 1;
 }
 
 // Each kind of layer in double precision: y from x, with the parameters w of the layer.
@@ -385,7 +385,7 @@ static void check_outputs(const struct step *s, const struct model *m, const dou
                  1e-4);
 }
 
-// Appends a layer, or begins or ends one that consists of others. n: the numbers behind the word.
+// Appends a layer, or begins or ends one that consists of others. n: the numbers after the word.
 static void append_word(struct model *m, const char *word, const double *n) {
     const int i = (int)n[0];
 #define WORD(name, call)                                                                           \

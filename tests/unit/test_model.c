@@ -96,7 +96,7 @@ TEST(augmentation_is_the_first_layer) {
         assert_true(a.most_shift == cases[i].most_shift && a.flip == cases[i].flip);
         assert_true(a.black[0] == -2 && a.black[1] == -0.5);
         assert_string_equal(m.settings, settings);
-        // The layer behind need not compute dx, but all others must.
+        // The next layer need not compute dx, but all others must.
         for (int l = 0; l < m.count; l++)
             assert_int_equal(m.layers[l].dx_unused, l == 1);
     }

@@ -414,7 +414,7 @@ TEST(other_versions_are_refused) {
         refused(reason);
         save_epoch(2, &no_cut);
         size_t size = read_all(path, bytes);
-        bytes[8] = (uint8_t)version; // behind the magic
+        bytes[8] = (uint8_t)version; // after the magic
         const uint32_t crc = (uint32_t)crc32(0, bytes, (unsigned)size - 4);
         memcpy(bytes + size - 4, &crc, sizeof crc);
         write_all(path, bytes, size);

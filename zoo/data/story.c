@@ -6,7 +6,7 @@
 
 enum { SEED = 1, WORDS = 8, LONGEST = 160 };
 
-// A letter behind % stands for a word or a number. A story chooses it at the first place that needs
+// A letter after % stands for a word or a number. A story chooses it at the first place that needs
 // it, and repeats it at the others: people A and B, their pronouns h and j (H and J at the
 // beginning of a sentence), a thing t that is c (C: with an article), an animal a, a place p,
 // numbers m and n, their sum s, and m plus 1, 2, 3 and 4.

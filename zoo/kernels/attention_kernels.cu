@@ -65,7 +65,7 @@ __device__ static inline uint16_t rounded_input(uint16_t x) {
     return x;
 }
 
-// Reads rows into shared memory, N values at a time. Rows behind count, and columns behind the
+// Reads rows into shared memory, N values at a time. Rows after count, and columns after the
 // width, become 0.
 template <class T, int TENSOR, int W, int N>
 __device__ static void read_rows_by(struct shared<T, W> &s, int first, int rows, const T *from,

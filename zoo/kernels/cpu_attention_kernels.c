@@ -20,7 +20,7 @@ struct attending {
     float *logs;
 };
 
-// The arrays of a thread, which are floats. Rows behind the last one, and columns behind the width,
+// The arrays of a thread, which are floats. Rows after the last one, and columns after the width,
 // are 0.
 struct blocks {
     size_t width;                                             // of a row, a multiple of LANES

@@ -36,7 +36,7 @@ __global__ static void look_up_backward_kernel(const float *tokens, const float 
         for (unsigned i = thread; i < PART; i += WARP) {
             size_t row = first + warp * PART + i;
             unsigned found = __ballot_sync(ALL_THREADS, row < rows && tokens[row] == entry);
-            if (found >> thread & 1) // its place is behind those of the threads before it
+            if (found >> thread & 1) // its place is after those of the threads before it
                 listed[warp][count + __popc(found & ((1u << thread) - 1))] = row;
             count += __popc(found);
         }

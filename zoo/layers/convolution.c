@@ -24,7 +24,7 @@ static int images_per_part(const struct layer *l, int b) {
     return max_size(1, min_size(b, patch_workspace() / patch_bytes(l, 1)));
 }
 
-// Scratch memory holds the patches of a part, behind them its images in bfloat16, and behind those
+// Scratch memory holds the patches of a part, after them its images in bfloat16, and after those
 // its dy in bfloat16. Sums and parameters as floats are there at other times.
 static size_t images_at(const struct layer *l, int b) {
     return patch_bytes(l, images_per_part(l, b));

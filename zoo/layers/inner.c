@@ -4,8 +4,8 @@
 #include "zoo/layers/kinds.h"
 
 const struct layer *layer_before(const struct layer *first, const struct layer *i) {
-    while (layer_behind(first) != i)
-        first = layer_behind(first);
+    while (layer_after(first) != i)
+        first = layer_after(first);
     return first;
 }
 
@@ -22,7 +22,7 @@ const void *parameters_of_inner(const struct layer *i, const struct pass *pass,
 const float *inner_forward(const struct layer *first, const struct layer *end,
                            const struct pass *pass, const void *parameters, const float *x,
                            float *y, int b) {
-    for (const struct layer *i = first; i < end; i = layer_behind(i)) {
+    for (const struct layer *i = first; i < end; i = layer_after(i)) {
         float *outputs = y + b * i->place;
         i->kind->forward(i, pass, parameters_of_inner(i, pass, parameters), x, outputs, b);
         x = outputs;
@@ -48,7 +48,7 @@ void inner_backward(const struct layer *first, const struct layer *end, const st
 
 void inner_initialise(const struct layer *l, float *parameters, size_t first_value, size_t count,
                       uint64_t seed, cudaStream_t stream) {
-    for (const struct layer *i = l->inner; i < l->inner_end; i = layer_behind(i)) {
+    for (const struct layer *i = l->inner; i < l->inner_end; i = layer_after(i)) {
         size_t begin = i->first - l->first, end = begin + i->parameters;
         size_t from = max_size(begin, first_value), to = min_size(end, first_value + count);
         if (from < to)
@@ -59,7 +59,7 @@ void inner_initialise(const struct layer *l, float *parameters, size_t first_val
 
 size_t inner_scratch(const struct layer *l, cudaDataType type, int b) {
     size_t most = 0;
-    for (const struct layer *i = l->inner; i < l->inner_end; i = layer_behind(i))
+    for (const struct layer *i = l->inner; i < l->inner_end; i = layer_after(i))
         if (i->kind->scratch)
             most = max_size(most, i->kind->scratch(i, type, b));
     return most;
@@ -78,7 +78,7 @@ struct layer *begin_inner(struct model *m, const struct layer_kind *kind) {
 static void lay_out(struct layer *l, cudaDataType type) {
     const struct layer *last = l->kind == &residual ? NULL : last_to_write(l);
     size_t place = l->outputs + (last ? last->workspace : 0), before = 0;
-    for (struct layer *i = l->inner; i < l->inner_end; i = (struct layer *)layer_behind(i)) {
+    for (struct layer *i = l->inner; i < l->inner_end; i = (struct layer *)layer_after(i)) {
         i->place = i == last ? 0 : i->kind == &bias ? before : place;
         before = i->place;
         if (i != last && i->kind != &bias)
@@ -93,7 +93,7 @@ void end_inner(struct model *m) {
     l->outputs = shape_size(l->out);
     l->inner_end = m->inner + m->inner_count;
     l->parameters = m->parameters - l->first;
-    for (struct layer *i = l->inner; i < l->inner_end; i = (struct layer *)layer_behind(i))
+    for (struct layer *i = l->inner; i < l->inner_end; i = (struct layer *)layer_after(i))
         l->flops += i->flops;
     lay_out(l, CUDA_R_32F);
     m->too_large |= l->workspace > MOST_VALUES;

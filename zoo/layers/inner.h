@@ -15,7 +15,7 @@ cudaDataType value_type(const struct layer *layer, cudaDataType type);
 // Returns how many floats the outputs of a sample take. Bfloat16 take half of them.
 size_t output_floats(const struct layer *layer, cudaDataType type);
 
-// Returns the workspace behind the outputs y.
+// Returns the workspace after the outputs y.
 float *workspace_of(const struct layer *layer, cudaDataType type, float *y, int b);
 
 // Makes the workspaces of all layers as small as passes of this type allow. Without this call, they

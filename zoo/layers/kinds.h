@@ -137,7 +137,7 @@ void append_gelu(struct model *m);
 //
 // It stores neither p nor the scores, which would take T * T floats for each head
 // (attention_kernels.h), but computes them again in backward. It keeps a float for each query of
-// each head behind the outputs.
+// each head after the outputs.
 extern const struct layer_kind attention;
 void append_attention(struct model *m, int heads, float dropout);
 

@@ -13,7 +13,7 @@ static void norm_initialise(const struct layer *l, float *parameters, size_t fir
     fill(parameters + scales, count - scales, 0, stream);
 }
 
-// The statistics lie behind the outputs y.
+// The statistics lie after the outputs y.
 static struct norm norm_of(const struct layer *l, const struct pass *pass, const void *parameters,
                            const float *x, float *y, int b) {
     size_t pixels = settings_of(l)->norm.pixels, channels = l->in.channels;

@@ -1,5 +1,5 @@
 // The outputs of the inner layers are in the workspace of the block. Backward stores the gradients
-// of these outputs at the same places behind dy.
+// of these outputs at the same places after dy.
 #include "common/base/minmax.h"
 #include "common/device/device.h"
 #include "common/layers/products.h"

@@ -6,7 +6,7 @@
 #include "zoo/layers/inner.h"
 #include "zoo/layers/kinds.h"
 
-// Only the sum needs the outputs of the body, so they lie in scratch memory, behind that of the
+// Only the sum needs the outputs of the body, so they lie in scratch memory, after that of the
 // inner layers. In backward, the rounded dy lies there.
 static float *body_of(const struct layer *l, const struct pass *pass, int b) {
     return (float *)pass->scratch + inner_scratch(l, pass->type, b) / sizeof(float);
@@ -18,7 +18,7 @@ static size_t sublayer_scratch(const struct layer *l, cudaDataType type, int b) 
 
 static void sublayer_forward(const struct layer *l, const struct pass *pass, const void *parameters,
                              const float *x, float *y, int b) {
-    const struct layer *last = last_to_write(l), *end = layer_behind(last);
+    const struct layer *last = last_to_write(l), *end = layer_after(last);
     float *body = body_of(l, pass, b);
     const float *x_of_last = inner_forward(l->inner, last, pass, parameters, x, y, b);
     last->kind->forward(last, pass, parameters_of_inner(last, pass, parameters), x_of_last, body,
@@ -31,7 +31,7 @@ static void sublayer_forward(const struct layer *l, const struct pass *pass, con
 static void sublayer_backward(const struct layer *l, const struct pass *pass,
                               const void *parameters, const float *x, float *y, float *dy,
                               float *dx, float *gradients, int b) {
-    const struct layer *norm = l->inner, *end = layer_behind(last_to_write(l));
+    const struct layer *norm = l->inner, *end = layer_after(last_to_write(l));
     int rows = b * l->out.height, cols = l->out.channels, narrow = pass->type != CUDA_R_32F;
     float *dbody = narrow ? body_of(l, pass, b) : dy;
     if (end < l->inner_end)
@@ -40,7 +40,7 @@ static void sublayer_backward(const struct layer *l, const struct pass *pass,
     else if (narrow)
         to_bfloat16((void *)dbody, dy, (size_t)rows * cols, pass->stream);
     float *normalised = y + b * norm->place, *dnormalised = dy + b * norm->place;
-    inner_backward(layer_behind(norm), end, pass, parameters, normalised, y, dy, dbody, dnormalised,
+    inner_backward(layer_after(norm), end, pass, parameters, normalised, y, dy, dbody, dnormalised,
                    gradients, b);
     norm_backward_adding(norm, pass, parameters_of_inner(norm, pass, parameters), x, normalised,
                          dnormalised, dy, dx, gradients, b);

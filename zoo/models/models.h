@@ -16,7 +16,7 @@ extern const struct model_kind resnet;
 
 // A transformer with the layers of GPT-2 (Radford et al., "Language models are unsupervised
 // multitask learners", 2019): embeddings of tokens and places; blocks of causal self-attention and
-// a perceptron of 4 * width hidden values with GELU, each behind a layer normalisation and added to
+// a perceptron of 4 * width hidden values with GELU, each after a layer normalisation and added to
 // its input; a last normalisation; a dense layer for the logits, called the head. All weights are
 // initially normal with deviation 0.02, and those in front of a sum with 0.02 / sqrt(2 * layers).
 // A block has two pairs of linear layers, one around attention and one around GELU. For

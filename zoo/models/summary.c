@@ -47,7 +47,7 @@ static void print_layer(const struct layer *l, int depth) {
     snprintf(name, sizeof name, "%*s%s%s", 2 * depth, "", in_shortcut ? "shortcut " : "",
              l->kind->name);
     print_row(name, describe(shape, l->out), l->parameters, l->flops, activation_bytes(l));
-    for (const struct layer *i = l->inner; i < l->inner_end; i = layer_behind(i))
+    for (const struct layer *i = l->inner; i < l->inner_end; i = layer_after(i))
         print_layer(i, depth + 1);
 }
 

@@ -30,7 +30,7 @@ size_t print_manifest(char text[MANIFEST_SIZE], const struct snapshot *s,
     return size + snprintf(text + size, MANIFEST_SIZE - size, "crc32 %08x\n", crc);
 }
 
-// Reads the lines of a manifest, behind its first word. Stops at a line that is not as expected, so
+// Reads the lines of a manifest, after its first word. Stops at a line that is not as expected, so
 // the results may be incomplete.
 static void parse_lines(const char *text, struct snapshot *found, struct sharding *sharding) {
     struct progress *p = &found->progress;

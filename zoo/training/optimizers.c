@@ -14,41 +14,66 @@ static void update_by_nesterov(const struct optimizer *o, double lr, float *para
     nesterov_step(parameters, gradients, state, count, lr, o->momentum, o->weight_decay, stream);
 }
 
+// Settings that only some optimizers have; 0: this one has no such setting.
+struct settings {
+    double beta1, beta2, rho, epsilon;
+};
+static struct settings settings_of(const struct optimizer *optimizer);
+
 static void update_by_adam(const struct optimizer *o, double lr, float *parameters,
                            const float *gradients, float *state, size_t count, long step,
                            cudaStream_t stream) {
-    adam_step(parameters, gradients, state, state + count, count, lr, o->weight_decay, o->decoupled,
-              o->beta1, o->beta2, o->epsilon, step, stream);
+    struct settings s = settings_of(o);
+    adam_step(parameters, gradients, state, state + count, count, lr, o->weight_decay, 0, s.beta1,
+              s.beta2, s.epsilon, step, stream);
+}
+
+static void update_by_adamw(const struct optimizer *o, double lr, float *parameters,
+                            const float *gradients, float *state, size_t count, long step,
+                            cudaStream_t stream) {
+    struct settings s = settings_of(o);
+    adam_step(parameters, gradients, state, state + count, count, lr, o->weight_decay, 1, s.beta1,
+              s.beta2, s.epsilon, step, stream);
 }
 
 static void update_by_adadelta(const struct optimizer *o, double lr, float *parameters,
                                const float *gradients, float *state, size_t count, long step,
                                cudaStream_t stream) {
+    struct settings s = settings_of(o);
     (void)step;
-    adadelta_step(parameters, gradients, state, state + count, count, lr, o->weight_decay, o->rho,
-                  o->epsilon, stream);
+    adadelta_step(parameters, gradients, state, state + count, count, lr, o->weight_decay, s.rho,
+                  s.epsilon, stream);
 }
 
-#define ADAM                                                                                       \
-    .state_per_parameter = 2, .counts_steps = 1, .lr = 0.001, .beta1 = 0.9, .beta2 = 0.999,        \
-    .epsilon = 1e-8, .update = update_by_adam
-const struct optimizer adam = {.name = "adam", ADAM};
-const struct optimizer adamw = {.name = "adamw", ADAM, .decoupled = 1};
-const struct optimizer adadelta = {.name = "adadelta",
-                                   .state_per_parameter = 2,
-                                   .lr = 1,
-                                   .rho = 0.9,
-                                   .epsilon = 1e-6,
-                                   .update = update_by_adadelta};
+const struct optimizer adam = {"adam", 2, 1, update_by_adam, .lr = 0.001};
+const struct optimizer adamw = {"adamw", 2, 1, update_by_adamw, .lr = 0.001};
+const struct optimizer adadelta = {"adadelta", 2, 0, update_by_adadelta, .lr = 1};
 
-// Returns 0, or -1 if the optimizer cannot have these settings.
-static int check(const struct optimizer *o, const struct optimizer *usual, char why[WHY_SIZE]) {
-    if (o->nesterov && !usual->momentum)
+static struct settings defaults_of(const struct optimizer *o) {
+    if (o->update == update_by_adam || o->update == update_by_adamw)
+        return (struct settings){.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
+    if (o->update == update_by_adadelta)
+        return (struct settings){.rho = 0.9, .epsilon = 1e-6};
+    return (struct settings){0};
+}
+
+static struct settings settings_of(const struct optimizer *o) {
+    struct settings usual = defaults_of(o);
+    return (struct settings){optimizer_setting(zoo_opt.beta1, usual.beta1),
+                             optimizer_setting(zoo_opt.beta2, usual.beta2),
+                             optimizer_setting(zoo_opt.rho, usual.rho),
+                             optimizer_setting(zoo_opt.epsilon, usual.epsilon)};
+}
+
+// Returns 0, or -1 if the optimizer cannot have its settings.
+static int check(const struct optimizer *o, char why[WHY_SIZE]) {
+    struct settings s = settings_of(o);
+    if (zoo_opt.nesterov && o->update != update_by_nesterov)
         return refuse(why, "--nesterov 1: %s has no momentum, only --optimizer sgd has", o->name);
-    if (o->nesterov && !o->momentum)
+    if (zoo_opt.nesterov && !o->momentum)
         return refuse(why, "--nesterov 1 --momentum 0: want a momentum above 0");
-    if (usual->beta1 && (o->beta1 == 1 || o->beta2 == 1))
-        return refuse(why, "--beta%d 1: want a number below 1", o->beta1 == 1 ? 1 : 2);
+    if (s.beta1 == 1 || s.beta2 == 1)
+        return refuse(why, "--beta%d 1: want a number below 1", s.beta1 == 1 ? 1 : 2);
     return 0;
 }
 
@@ -63,33 +88,29 @@ __attribute__((format(printf, 2, 3))) static void add(struct optimizer *o, const
 }
 
 // Describes the optimizer. Leaves out betas, rho and epsilon if they have their defaults.
-static void describe(struct optimizer *o, const struct optimizer *usual, const char *schedule) {
+static void describe(struct optimizer *o, const struct optimizer *kind, const char *schedule) {
+    struct settings s = settings_of(o), usual = defaults_of(o);
+    *o->text = 0;
     add(o, "%s, lr %g%s", o->name, o->lr, schedule);
-    if (usual->momentum)
-        add(o, ", %smomentum %g", o->nesterov ? "Nesterov " : "", o->momentum);
-    if (o->beta1 != usual->beta1 || o->beta2 != usual->beta2)
-        add(o, ", betas %g and %g", o->beta1, o->beta2);
-    if (o->rho != usual->rho)
-        add(o, ", rho %g", o->rho);
-    if (o->epsilon != usual->epsilon)
-        add(o, ", epsilon %g", o->epsilon);
+    if (kind->momentum)
+        add(o, ", %smomentum %g", zoo_opt.nesterov ? "Nesterov " : "", o->momentum);
+    if (s.beta1 != usual.beta1 || s.beta2 != usual.beta2)
+        add(o, ", betas %g and %g", s.beta1, s.beta2);
+    if (s.rho != usual.rho)
+        add(o, ", rho %g", s.rho);
+    if (s.epsilon != usual.epsilon)
+        add(o, ", epsilon %g", s.epsilon);
     if (o->weight_decay)
         add(o, ", weight decay %g", o->weight_decay);
 }
 
-int set_optimizer(struct optimizer *o, const struct optimizer *usual, char why[WHY_SIZE]) {
+int set_optimizer(struct optimizer *o, const struct optimizer *kind, char why[WHY_SIZE]) {
     char schedule[SCHEDULE_TEXT];
-    o->weight_decay = zoo_opt.weight_decay;
-    o->nesterov = zoo_opt.nesterov;
-    o->beta1 = optimizer_setting(zoo_opt.beta1, usual->beta1);
-    o->beta2 = optimizer_setting(zoo_opt.beta2, usual->beta2);
-    o->rho = optimizer_setting(zoo_opt.rho, usual->rho);
-    o->epsilon = optimizer_setting(zoo_opt.epsilon, usual->epsilon);
     o->factor = schedule_factor;
-    if (o->nesterov)
+    if (zoo_opt.nesterov && kind->momentum)
         o->update = update_by_nesterov;
-    if (check(o, usual, why) || schedule_check(o, schedule, why))
+    if (check(o, why) || schedule_check(o, schedule, why))
         return -1;
-    describe(o, usual, schedule);
+    describe(o, kind, schedule);
     return 0;
 }

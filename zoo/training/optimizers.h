@@ -6,4 +6,4 @@
 extern const struct optimizer adam, adamw, adadelta;
 
 // set_optimizer of the catalogue.
-int set_optimizer(struct optimizer *o, const struct optimizer *usual, char why[WHY_SIZE]);
+int set_optimizer(struct optimizer *o, const struct optimizer *kind, char why[WHY_SIZE]);
