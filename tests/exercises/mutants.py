@@ -26,7 +26,7 @@ REPLACED = [
     (r' [-+]= ', [' = ']), (r'\] = ', ['] += ']),
     (r' && ', [' || ']), (r' \|\| ', [' && ']), (r'!(?=[\w(])', ['']),
     (r' [-+*/%] ' + OPERAND, ['']), (OPERAND + r' [-+*/%] ', ['']),
-    (r'(?<![\w.])0(?![\w.])', ['1']), (r'(?<![\w.])1(?![\w.])', ['0', '2']),
+    (r' --[\w-]+ [^ \\]+', ['']), (r'(?<![\w.])0(?![\w.])', ['1']), (r'(?<![\w.])1(?![\w.])', ['0', '2']),
     (r'(\([^()]*\)|' + OPERAND + r') \? (.*?) : ([^;]*?)(?=[;,)]*$)', [r'\2', r'\3']),
 ]
 COMPILERS = {
@@ -70,13 +70,17 @@ def other_names(name, holder, before, line, whole, types):
     return [holder + other for other in fitting[:2]] + (['0', '1'] if here[name] == {'integer'} else [])
 
 
-def changed(lines, i, types):
-    """What line i becomes by another operator, number or name."""
-    code = masked(lines[i])
+def replaced(line):
+    """What a line becomes by another operator or number."""
     for pattern, replacements in REPLACED:
-        for m in re.finditer(pattern, code):
+        for m in re.finditer(pattern, masked(line)):
             for new in replacements:
-                yield lines[i][:m.start()] + m.expand(new) + lines[i][m.end():]
+                yield line[:m.start()] + m.expand(new) + line[m.end():]
+
+
+def renamed(lines, i, types):
+    """What line i becomes by another name."""
+    code = masked(lines[i])
     begin = max((k for k in range(i + 1) if re.match(r'[a-z_].*\(', lines[k])), default=0)
     before, whole = '\n'.join(lines[begin:i]), '\n'.join(lines)
     for m in re.finditer(r'(\w+(?:->|\.))?\b([a-z]\w*)\b(?!\(|->|\.)', code):
@@ -104,7 +108,10 @@ def mutants_of(path, chosen):
         return path.name + ': ' + ' '.join((name or new).split()), '\n'.join(text)
 
     if path.suffix not in COMPILERS:
-        yield from (mutant(i, i, '', 'without ' + lines[i]) for i in chosen)
+        for i in chosen:
+            if not re.match(r'# |$', lines[i]):
+                yield mutant(i, i, '', 'without ' + lines[i])
+                yield from (mutant(i, i, new) for new in replaced(lines[i]))
         return
     types = types_in(text_with_headers(path, set()))
     last, above = -1, None
@@ -124,7 +131,7 @@ def mutants_of(path, chosen):
                     yield mutant(above[0], last, whole + '\n' + '\n'.join(lines[above[0]:i]), 'earlier: ' + whole)
                 above = i, last
         if not re.match(r' *(wrong_usage|fail)\(', code): # the attendee chooses the words of messages
-            yield from (mutant(i, i, new) for new in changed(lines, i, types))
+            yield from (mutant(i, i, new) for new in [*replaced(lines[i]), *renamed(lines, i, types)])
 
 
 def code_of(path, text):
