@@ -13,6 +13,8 @@ static void print_calls(int number) {
     void *calls[30];
     uintptr_t begin = (uintptr_t)&__executable_start, end = (uintptr_t)&etext;
     int count = backtrace(calls, 30);
+    if (number == SIGILL || number == SIGTRAP)
+        dprintf(2, "error: an index is outside of its array\n");
     for (int i = 0; i < count; i++) {
         // Frame 2 is the fault; the others hold the address behind their call.
         uintptr_t at = (uintptr_t)calls[i] - (i > 2);
@@ -30,4 +32,6 @@ __attribute__((constructor)) static void explain_crashes(void) {
     sigaction(SIGBUS, &action, NULL);
     sigaction(SIGFPE, &action, NULL);
     sigaction(SIGABRT, &action, NULL);
+    sigaction(SIGILL, &action, NULL); // -fsanitize=bounds; SIGTRAP on ARM
+    sigaction(SIGTRAP, &action, NULL);
 }

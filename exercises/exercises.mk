@@ -37,8 +37,9 @@ ifneq ($(filter 04_% 05_% 07_% 08_% 09_%,$(MAIN)),)
 WRAPPED_OF_MINE := begin_collective end_collective wait_for connect
 endif
 # Without -ftrack-macro-expansion, gcc would show each error in a macro three times, first at the line of the macro. The
-# attendee's warnings are no errors, even with WERROR. With -O1, gcc needs two thirds of the time.
-$(OBJECTS_OF_MINE): private CFLAGS += -O1 -Wno-error $(if $(findstring clang,$(shell $(CC) --version)),,-ftrack-macro-expansion=0) \
+# attendee's warnings are no errors, even with WERROR. With -O1, gcc needs two thirds of the time. An index outside of an array of
+# known size ends the program, where it would change other memory.
+$(OBJECTS_OF_MINE): private CFLAGS += -O1 -Wno-error -fsanitize=bounds -fsanitize-undefined-trap-on-error $(if $(findstring clang,$(shell $(CC) --version)),,-ftrack-macro-expansion=0) \
 	$(if $(STEPS_OF_MINE),-include exercises/observe.h)
 $(PROGRAM_OF_MINE): $(OBJECTS_OF_MINE) $(if $(filter $(PROGRAM_OF_MINE).o,$(OBJECTS_OF_MINE)),,$(BUILD)/$(MAIN).o) \
 	$(CRASH_OF_MINE) $(call JOINING,$(MAIN)) $(STEPS_OF_MINE) $(COMMON_ARCHIVES)

@@ -75,7 +75,8 @@ def replaced(line):
     for pattern, replacements in REPLACED:
         for m in re.finditer(pattern, masked(line)):
             for new in replacements:
-                yield line[:m.start()] + m.expand(new) + line[m.end():]
+                groups = re.sub(r'\\(\d)', lambda group: line[slice(*m.span(int(group[1])))], new)
+                yield line[:m.start()] + groups + line[m.end():]
 
 
 def renamed(lines, i, types):
