@@ -44,10 +44,9 @@ int share_gpus(int rank, int ranks, int gpus) {
     if (version >= NCCL_VERSION(2, 30, 0)) {
         setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
     } else { // each rank pretends to be a host of its own, and sends its data through a socket
-        char host[HOST_NAME_MAX + 32] = "";
+        char host[HOST_NAME_MAX + 32];
         way = "NCCL before 2.30 uses NCCL_HOSTID and sockets";
-        gethostname(host, HOST_NAME_MAX);
-        snprintf(host + strlen(host), 32, "-%d", rank);
+        snprintf(host, sizeof host, "%s-%d", host_name(), rank);
         setenv("NCCL_HOSTID", host, 0);
         setenv("NCCL_NET", "Socket", 0);
         setenv("NCCL_IB_DISABLE", "1", 0);

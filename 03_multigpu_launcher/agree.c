@@ -1,13 +1,13 @@
 #include "03_multigpu_launcher/agree.h"
 #include "02_multigpu_fork/nccl_check.h"
 #include "common/device/device.h"
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct plan {
-    char host[64], text[PLAN_SIZE];
+    char host[HOST_NAME_MAX + 1], text[PLAN_SIZE];
 };
 
 void describe_run(char *plan, size_t size, const struct dataset *train, const struct dataset *test,
@@ -54,7 +54,7 @@ ncclResult_t agree(const char *plan, ncclComm_t comm, cudaStream_t stream) {
     struct plan *plans = calloc(world, sizeof *plans), *buffer;
     if (!plans)
         fail("no memory for %zu bytes", bytes);
-    gethostname(plans[rank].host, sizeof plans->host - 1);
+    strcpy(plans[rank].host, host_name());
     snprintf(plans[rank].text, sizeof plans->text, "%s", plan);
     CUDA_CHECK(cudaMalloc((void **)&buffer, bytes));
     CUDA_CHECK(cudaMemcpyAsync(buffer, plans, bytes, cudaMemcpyHostToDevice, stream));

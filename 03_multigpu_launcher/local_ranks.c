@@ -139,11 +139,10 @@ static void start_rank(int i, const char *log_folder) {
 
 // Prints one line for all ranks, so that users can look at a rank or kill it.
 static void say_pids(void) {
-    char host[64] = "?", text[40 * 8] = "";
-    gethostname(host, sizeof host - 1);
+    char text[40 * 8] = "";
     for (int i = 0, used = 0; i < launch_opt.nproc && i < 8; i++)
         used += sprintf(text + used, "%srank %d is pid %d", i ? ", " : "", rank_of(i), pids[i]);
-    note("%s%s on %s", text, launch_opt.nproc > 8 ? ", and so on" : "", host);
+    note("%s%s on %s", text, launch_opt.nproc > 8 ? ", and so on" : "", host_name());
 }
 
 void start_local_ranks(int attempt) {
@@ -216,14 +215,13 @@ struct failure {
 };
 
 static void report_failure(struct failure f) {
-    char host[64] = "?", how[64];
-    gethostname(host, sizeof host - 1);
+    char how[64];
     if (WIFSIGNALED(f.status))
         snprintf(how, sizeof how, "signal %d, %s", WTERMSIG(f.status),
                  strsignal(WTERMSIG(f.status)));
     else
         snprintf(how, sizeof how, "exit code %d", WEXITSTATUS(f.status));
-    note("rank %d (pid %d on %s) failed first, in attempt %d: %s", rank_of(f.i), f.pid, host,
+    note("rank %d (pid %d on %s) failed first, in attempt %d: %s", rank_of(f.i), f.pid, host_name(),
          local.attempt, how);
     show_last_lines(f.i);
 }

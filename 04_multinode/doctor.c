@@ -11,6 +11,7 @@
 #include "common/base/options.h"
 #include "common/base/say.h"
 #include "common/device/device.h"
+#include <limits.h>
 #include <netdb.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -36,7 +37,7 @@ static const struct option_table tables[] = {{.options = options}, {0}};
 
 struct row {
     int rank, world, local_rank, nccl;
-    char host[64], gpu[272], bus[32], address[64];
+    char host[HOST_NAME_MAX + 1], gpu[272], bus[32], address[64];
 };
 
 static int failures;
@@ -71,7 +72,7 @@ static void find_address(char *text, size_t size) {
 static struct row describe(const struct place *p, int device) {
     struct row r = {.rank = p->rank, .world = p->world, .local_rank = p->local_rank};
     struct cudaDeviceProp properties;
-    gethostname(r.host, sizeof r.host - 1);
+    strcpy(r.host, host_name());
     CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
     CUDA_CHECK(cudaDeviceGetPCIBusId(r.bus, sizeof r.bus, device));
     snprintf(r.gpu, sizeof r.gpu, "%d: %s", device, properties.name);

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const struct option_table tables[] = {
     {"options of the launcher of step 3", launch_option_specs},
@@ -23,13 +22,11 @@ static int ended_by;   // signal that ends the run, 0: none
 static double ends_at; // time at which it ends, although ranks of other nodes still run
 
 static void end_run(int signal) {
-    char host[64] = "?";
-    gethostname(host, sizeof host - 1);
     ended_by = signal;
     ends_at = seconds() + launch_opt.shutdown_timeout;
     local.final = 1;
     snprintf(me->reason, sizeof me->reason, "node %d on %s ends the run: its launcher got %s",
-             me->node, host,
+             me->node, host_name(),
              signal == SIGTERM  ? "SIGTERM"
              : signal == SIGINT ? "SIGINT"
                                 : "SIGHUP");

@@ -5,6 +5,7 @@
 #include "common/device/device.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <poll.h>
 #include <stdint.h>
@@ -15,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { VERSION = 2 };        // of the frames
+enum { VERSION = 3 };        // of the frames
 enum { MOST_UNKNOWN = 200 }; // connections that have not said who they are
 enum { MOST_NOTES = 5 };     // printed about refused connections
 enum { HELLO_SECONDS = 5 };  // time for a new connection to send its HELLO
@@ -40,7 +41,7 @@ enum kind { HELLO = 1, ID, NO };
 struct frame {
     char magic[8];
     uint32_t version, kind, world, rank; // of the sender
-    char run[256], token[64], host[64];
+    char run[256], token[64], host[HOST_NAME_MAX + 1];
     char body[WHY_SIZE]; // HELLO: the kind of its device; ID: NCCL's id; NO: the reason
 };
 
@@ -124,7 +125,7 @@ static void prepare(const struct place *p, const char *token_file) {
                               .rank = htonl(p->rank)};
     snprintf(my_frame.run, sizeof my_frame.run, "%s", p->run);
     snprintf(my_frame.body, sizeof my_frame.body, "%s", device_kind());
-    gethostname(my_frame.host, sizeof my_frame.host - 1);
+    strcpy(my_frame.host, host_name());
     read_token(token_file);
 }
 

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct trace_process trace_process = {0, 1};
 
@@ -23,13 +22,11 @@ struct trace_file trace_create(const char *path) {
 }
 
 void trace_write_head(const struct trace_file *t, const char *model) {
-    char host[64] = "";
-    gethostname(host, sizeof host - 1);
     fprintf(t->file,
             "{\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"clock\":\"%s%s\",\"process\":%d,"
             "\"processes\":%d,\"host\":\"%s\",\"dropped\":%zu},\n\"traceEvents\":[\n",
             model ? "modelled " : "measured", model ? model : "", trace_process.number,
-            trace_process.count, host, t->dropped);
+            trace_process.count, host_name(), t->dropped);
     fprintf(t->file,
             "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":"
             "\"process %d\"}}",

@@ -1,5 +1,6 @@
 #include "common/base/error.h"
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,11 +16,15 @@ __attribute__((constructor)) static void write_whole_lines(void) {
     setvbuf(stderr, line, _IOLBF, sizeof line);
 }
 
+const char *host_name(void) {
+    static char name[HOST_NAME_MAX + 1] = "?";
+    gethostname(name, sizeof name);
+    return name;
+}
+
 const char *error_origin(void) {
     static char origin[128];
-    char host[64] = "?";
-    gethostname(host, sizeof host - 1);
-    snprintf(origin, sizeof origin, "%s%s%s", host, *error_name ? ", " : "", error_name);
+    snprintf(origin, sizeof origin, "%s%s%s", host_name(), *error_name ? ", " : "", error_name);
     return origin;
 }
 

@@ -8,6 +8,9 @@ enum { WHY_SIZE = 1024 };
 // The name of this process if there are several, or empty. Error lines show it after the host.
 extern char error_name[32];
 
+// Returns the name of this host, of at most HOST_NAME_MAX bytes.
+const char *host_name(void);
+
 // Returns the host and error_name as error lines show them, such as "node1, NAME". The next call
 // overwrites the text.
 const char *error_origin(void);

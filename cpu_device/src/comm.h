@@ -9,6 +9,7 @@
 #pragma once
 #include "internal.h"
 #include "record.h"
+#include <limits.h>
 #include <nccl.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -103,7 +104,7 @@ struct peer {
     int named;    // as messages name it, also after splits: its rank in the first communicator
     int pid, bus; // bus: the device's number before CUDA_VISIBLE_DEVICES
     uint64_t host;
-    char host_name[64];
+    char host_name[HOST_NAME_MAX + 1];
     union address address; // accepts connections from other hosts
     char socket_name[16];  // accepts connections from this host, in the abstract namespace
     struct peer_memory memory;

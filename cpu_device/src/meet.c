@@ -79,7 +79,7 @@ static ncclResult_t introduce(struct rendezvous *m, const struct handle *h) {
     struct cudaDeviceProp properties;
     struct verdict verdict;
 
-    gethostname(self->host_name, sizeof self->host_name - 1);
+    gethostname(self->host_name, sizeof self->host_name);
     self->host = host_identity(self->host_name);
     if (cudaGetDeviceProperties(&properties, c->device))
         return cpu_refuse(ncclUnhandledCudaError, "rank %d: no device %d", c->named, c->device);

@@ -46,3 +46,18 @@ on_full_disk() {
     fails 2 "--trace and --csv name the same file, x" "$build/06_allreduce_demo/allreduce" --csv x --trace x
     [ -z "$(ls -A)" ]
 }
+
+@test "a host name of 64 letters, the most that Linux allows, is whole in all messages" {
+    local name
+    name=$(printf 'n%.0s' {1..64})
+    unshare -ru true 2>/dev/null || skip "this user may not name a host"
+    # shellcheck disable=SC2016 # variables of the other shells
+    unshare -ru bash -c 'echo "$0" >/proc/sys/kernel/hostname
+        seed='\''exec "$@" --seed $RANK'\''
+        "$1"/01_single_gpu/train --data none
+        "$1"/04_multinode/launch --nproc-per-node 2 "$1"/04_multinode/doctor
+        "$1"/03_multigpu_launcher/launch --nproc-per-node 2 sh -c "$seed" - "$1"/03_multigpu_launcher/train "${@:2}"
+        "$1"/01_single_gpu/train "${@:2}" --trace trace' "$name" "$build" "${options[@]}" --max-steps 1 >out 2>&1 || true
+    grep -ohE 'n{20,}' out trace >names
+    [ "$(wc -l <names)" -ge 9 ] && [ "$(sort -u names)" = "$name" ] || { cat out && return 1; }
+}
