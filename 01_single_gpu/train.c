@@ -2,6 +2,7 @@
 // training step is four operations on arrays: gather a batch, forward, backward, update. The host
 // only puts them into a stream, a queue of work that the GPU does in order. A snapshot stores all
 // that the next training step needs, so training can stop at any time and continue later.
+#include "01_single_gpu/launchers.h"
 #include "common/base/minmax.h"
 #include "common/base/rng.h"
 #include "common/data/data.h"
@@ -255,6 +256,7 @@ int main(int argc, char **argv) {
     static struct trainer t;
     options_parse(tables, "Trains an image classifier or a language model.", argc, argv);
     setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
+    refuse_launchers();               // copies of this program would write the same files
     load(&t);
     CUDA_CHECK(cudaSetDevice(0));
     CUDA_CHECK(cudaStreamCreate(&t.stream));

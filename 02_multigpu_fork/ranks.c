@@ -5,7 +5,6 @@
 #include "common/base/signals.h"
 #include "common/device/device.h"
 #include "common/training/report.h"
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,35 +20,6 @@ void *share_memory(size_t bytes) {
     if (memory == MAP_FAILED)
         fail("no memory to share: %m");
     return memory;
-}
-
-// If a launcher starts several copies of this program, each copy would start all ranks, on the same
-// GPUs. Only copy 0 prints the error. The other copies wait for it, because a launcher may end all
-// copies when the first one exits.
-static void refuse_launchers(void) {
-    static const char *const launchers[][3] = {
-        {"a launcher", "RANK", "WORLD_SIZE"},
-        {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-        {"mpirun_rsh", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
-        {"flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE"},
-        {"jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"},
-        {"mpiexec", "PMI_RANK", "PMI_SIZE"},
-        {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}};
-    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
-        const char *rank = getenv(launchers[i][1]), *world = getenv(launchers[i][2]);
-        if (!rank || !world)
-            continue;
-        if (atoi(world) < 2) // one copy; another launcher may have started this launcher
-            return;
-        if (atoi(rank) > 0) {
-            sleep(3);
-            exit(2);
-        }
-        wrong_usage(
-            "this program starts its ranks itself, but %s has started it %s times: start it "
-            "once, as %s --nproc %s",
-            launchers[i][0], world, program_invocation_name, world);
-    }
 }
 
 static int count_devices(void) {
@@ -71,7 +41,6 @@ static int count_devices(void) {
 }
 
 int choose_world(long nproc) {
-    refuse_launchers();
     gpus = count_devices();
     if (!gpus_are_shared() && nproc > gpus)
         wrong_usage("--nproc %ld is more than there are GPUs (%d)%s; SHARE_GPUS=1 lets ranks share "

@@ -4,9 +4,9 @@
 #include <stddef.h>
 
 // Returns the number of ranks to start for --nproc: nproc, or one per GPU if nproc is 0. More ranks
-// than GPUs (unless SHARE_GPUS=1 is set), and several copies of this program started by a launcher
-// such as mpirun, are refused as wrong usage. CUDA does not work in the child of a process that has
-// called it, so a child process counts the GPUs, and the caller may still fork.
+// than GPUs are refused as wrong usage, unless SHARE_GPUS=1 is set. CUDA does not work in the child
+// of a process that has called it, so a child process counts the GPUs, and the caller may still
+// fork.
 int choose_world(long nproc);
 
 // Returns zeroed memory that the processes forked later share. It is never freed.

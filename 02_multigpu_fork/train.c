@@ -2,6 +2,7 @@
 // Every rank has a replica of the model, and computes the gradients of its slice of the batch. An
 // all-reduce adds the gradients of all ranks and gives every rank the sum, so all replicas stay
 // equal. It is one of NCCL's collectives: operations that all ranks call together.
+#include "01_single_gpu/launchers.h"
 #include "02_multigpu_fork/meet_by_memory.h"
 #include "02_multigpu_fork/nccl_check.h"
 #include "02_multigpu_fork/ranks.h"
@@ -347,6 +348,7 @@ int main(int argc, char **argv) {
     static struct trainer t;
     options_parse(tables, "Trains an image classifier or a language model.", argc, argv);
     setvbuf(stdout, NULL, _IOLBF, 0); // a job log shows each line at once
+    refuse_launchers();               // copies of this program would write the same files
     t.world = choose_world(step_opt.nproc);
     t.rendezvous = open_rendezvous();
     load(&t);

@@ -1,6 +1,7 @@
 // The place of this process among the ranks. A launcher, such as torchrun or srun, sets it in
 // environment variables.
 #pragma once
+#include "01_single_gpu/launchers.h"
 
 struct place {
     const char *launcher; // for the banner: the launcher that has set the variables
@@ -14,10 +15,6 @@ struct place {
 // lines name the rank from now on. Missing or contradictory variables end the program (wrong
 // usage).
 struct place find_place(void);
-
-// Returns the number in an environment variable. The program ends (wrong usage) if the variable is
-// not set, or if it is not a number from min to max.
-int number_from_environment(const char *name, int min, int max);
 
 // Returns the port at which rank 0 may listen: MASTER_PORT, or the next port if torchrun itself
 // listens at MASTER_PORT, for PyTorch's TCPStore.

@@ -12,6 +12,7 @@
 
 static void fork_and_join(long nproc, int *rank, int *world, ncclComm_t *comm) {
     ncclUniqueId id = {0};
+    refuse_launchers();
     *world = choose_world(nproc);
     struct rendezvous *rendezvous = open_rendezvous();
     *rank = start_ranks(*world);

@@ -36,10 +36,10 @@ JOINING = $(if $(filter $(WITH_ZOO),$1),$(patsubst %,$(BUILD)/zoo/zoo.o,$(filter
 	$(if $(filter $(WITH_WATCH),$1),$(patsubst %,$(BUILD)/watch/watch.o,$(filter watch,$(BESIDE))))
 
 BUILT := $(PROGRAMS:%=$(BUILD)/%)
-STEPS_MODULES := $(filter-out $(BUILT:=.o),$(patsubst %.c,$(BUILD)/%.o,$(wildcard $(if $(filter zoo,$(BESIDE)),0*,0[1-46]*)/*.c $(BESIDE:=/nccl_*.c))))
+STEPS_MODULES := $(filter-out $(BUILT:=.o),$(patsubst %.c,$(BUILD)/%.o,$(wildcard $(if $(filter zoo,$(BESIDE)),0[2-9]*,0[2-46]*)/*.c $(BESIDE:=/nccl_*.c))))
 FOLDERS := $(wildcard common/* $(BESIDE:=/*) $(BESIDE))
 COMMON := $(filter-out common/device/fallback.c $(wildcard watch/nccl_*.c $(FOLDERS:=/$(if $(filter cpu,$(DEVICE)),gpu,cpu)_*.c)),$(wildcard $(FOLDERS:=/*.c))) \
-	$(if $(filter gpu,$(DEVICE)),$(wildcard $(FOLDERS:=/*.cu)))
+	01_single_gpu/launchers.c $(if $(filter gpu,$(DEVICE)),$(wildcard $(FOLDERS:=/*.cu)))
 COMMON_MODULES := $(patsubst %,$(BUILD)/%.o,$(basename $(COMMON)))
 
 # The modules that every program needs, and on the CPU device what stands in for NVIDIA's libraries.
@@ -105,7 +105,7 @@ $(BUILD)/%.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(QUIET)$(NVCC) $(NVCC_FLAGS) -MMD -MP $(filter -I%,$(LIB_FLAGS)) -c $< -o $@
 # Archives give each program the modules that it uses, so together with --as-needed they keep the CUDA libraries out of
-# the launcher. common.a also holds zoo/ and watch/. Step 1 has no use for those of the steps, some of which need NCCL.
+# the launcher. common.a also holds zoo/, watch/ and the module of step 1, which has no use for those of other steps: some need NCCL.
 $(BUILD)/steps.a: $(STEPS_MODULES)
 $(BUILD)/common.a: $(COMMON_MODULES)
 # The CPU device has a Makefile of its own, which knows what the library is made from.

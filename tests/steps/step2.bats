@@ -126,22 +126,26 @@ refused() {
     refused 2 "--batch 121 $(text_of INDIVISIBLE) 2 ranks; 120 and 122 are" --nproc 2 --batch 121
 }
 
-@test "under a launcher that starts several processes, rank 0 asks for one process" {
+@test "steps 1 and 2 under a launcher that starts several processes: rank 0 asks for one process" {
     local name variables # with % for the rank and # for the number of ranks
     while IFS='|' read -r name variables; do
         # shellcheck disable=SC2046 # words
         in_place() { env $(sed "s/%/$1/g; s/#/$2/g" <<<"$variables") timeout 60 "${@:3}"; }
-        fails 2 "this program starts its ranks itself, but $name has started it 3 times: start it once, as $two --nproc 3" \
-            in_place 0 3 "$two"
-        run --separate-stderr in_place 2 3 "$two"
-        [ "$status" = 2 ]
-        [ -z "$stderr$output" ]
-        in_place 0 1 "$two" --nproc 2 "${options[@]}" --epochs 1
+        for program in "$TRAIN" "$two"; do
+            fails 2 "$name say that a launcher has started 3 copies of this program, which would not work together: start it once" \
+                in_place 0 3 "$program" "${options[@]}" --csv csv
+            run --separate-stderr in_place 2 3 "$program" "${options[@]}" --csv csv
+            [ "$status" = 2 ]
+            [ -z "$stderr$output" ]
+            [ ! -e csv ]
+            in_place 0 1 "$program" "${options[@]}" --epochs 1
+        done
     done <<'END'
-a launcher|RANK=% WORLD_SIZE=#
-mpirun|OMPI_COMM_WORLD_RANK=% OMPI_COMM_WORLD_SIZE=#
-srun|SLURM_PROCID=% SLURM_STEP_NUM_TASKS=#
+RANK and WORLD_SIZE, as torchrun sets them|RANK=% WORLD_SIZE=#
+Open MPI's variables|OMPI_COMM_WORLD_RANK=% OMPI_COMM_WORLD_SIZE=# OMPI_COMM_WORLD_LOCAL_RANK=%
+Slurm's variables|SLURM_PROCID=% SLURM_STEP_NUM_TASKS=# SLURM_LOCALID=%
 END
+    FLUX_TASK_RANK=0 fails 2 "FLUX_TASK_RANK in the environment: a launcher has started this process" "$TRAIN" "${options[@]}"
     # A batch script is no task.
     SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_JOB_ID=7 timeout 60 "$two" --nproc 2 "${options[@]}" --epochs 1
 }

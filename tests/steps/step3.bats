@@ -53,9 +53,6 @@ teardown() {
     mpi="OMPI_COMM_WORLD_RANK=% OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=%"
     pals="PMI_RANK=% PMI_SIZE=2 PALS_LOCAL_RANKID=%"
     mpich="PMI_RANK=% PMI_SIZE=2 MPI_LOCALRANKID=%"
-    mvapich2="MV2_COMM_WORLD_RANK=% MV2_COMM_WORLD_SIZE=2 MV2_COMM_WORLD_LOCAL_RANK=%"
-    flux="FLUX_TASK_RANK=% FLUX_JOB_SIZE=2 FLUX_TASK_LOCAL_ID=%"
-    jsrun="JSM_NAMESPACE_RANK=% JSM_NAMESPACE_SIZE=2 JSM_NAMESPACE_LOCAL_RANK=%"
     slurm="SLURM_PROCID=% SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=%"
     srun1="SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0 SLURM_NTASKS=1 SLURM_JOB_ID=7 SLURM_STEP_ID=0"
     # srun --mpi=pmi2 sets variables of MPICH, too. If one launcher runs inside another, the inner one counts.
@@ -73,9 +70,6 @@ torchrun|$torchrun TORCHELASTIC_RUN_ID=a/b/c MASTER_PORT=29500 TORCHELASTIC_REST
 Open MPI|$mpi PMIX_NAMESPACE=prterun-node-7@1
 PALS|$pals PALS_APID=0b54-11ee
 MPICH|$mpich
-MVAPICH2|$mvapich2
-Flux|$flux FLUX_JOB_ID=f7 PMI_RANK=% PMI_SIZE=2
-jsrun|$jsrun LSB_JOBID=7
 Slurm|$slurm PMI_RANK=% PMI_SIZE=2 SLURM_JOB_ID=7 SLURM_STEP_ID=0
 torchrun|$slurm $torchrun
 Open MPI|$srun1 $mpi
@@ -86,7 +80,7 @@ END
 @test "without a launcher, and in a batch script, the program is the only rank" {
     batch="SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=4 SLURM_NPROCS=4 SLURM_TASKS_PER_NODE=4"
     train 1 1 --snapshot one
-    for variables in "$batch" "PMIX_RANK=0 PMI_RANK=0 PMI_SIZE=1"; do
+    for variables in "$batch" "PMIX_RANK=0 PMI_RANK=0 PMI_SIZE=1 NODE_RANK=0 PAGE_RANK=high A=X_RANK=1"; do
         rm -f got
         # shellcheck disable=SC2086 # words
         env CPU_DEVICE_TIMEOUT=1 $variables timeout 60 "$three" "${options[@]}" --snapshot got >out 2>err
@@ -114,7 +108,12 @@ WORLD_SIZE is not set|RANK=0 LOCAL_RANK=0 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 
 RANK=2 in the environment: want a number from 0 to 1|RANK=2 WORLD_SIZE=2 LOCAL_RANK=0
 LOCAL_RANK=2 in the environment|RANK=1 WORLD_SIZE=2 LOCAL_RANK=2
 PMIX_RANK=1 in the environment|PMIX_RANK=1 PMIX_NAMESPACE=x
-PMI_SIZE=2 in the environment|PMI_RANK=0 PMI_SIZE=2
+PMI_RANK=0 in the environment|PMI_RANK=0 PMI_SIZE=2
+OMPI_COMM_WORLD_RANK=0 in the environment|OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2
+RANK=1 in the environment|JSM_NAMESPACE_RANK=1 JSM_NAMESPACE_SIZE=2 JSM_NAMESPACE_LOCAL_RANK=1
+FLUX_TASK_RANK in the environment|FLUX_TASK_RANK=0 FLUX_JOB_SIZE=2
+PALS_RANKID in the environment|PALS_RANKID=0
+JOB_COMPLETION_INDEX in the environment|JOB_COMPLETION_INDEX=0
 SLURM_LOCALID=1x in the environment|SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=1x
 END
     for wrong in "" 4294967296; do

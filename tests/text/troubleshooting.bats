@@ -61,6 +61,7 @@ and each stage needs one @ ${two%2}3 08_pipeline/train --stages 3 --hidden 8
 there is no GPU for local rank @ RANK=2 WORLD_SIZE=3 LOCAL_RANK=2 LOCAL_WORLD_SIZE=3 03_multigpu_launcher/train
 Duplicate GPU detected @ $two env LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 03_multigpu_launcher/train
 RANK is set, so a launcher @ RANK=0 06_allreduce_demo/allreduce --nproc 2
+would not work together @ RANK=0 $pair 01_single_gpu/train
 is not set, but other variables @ RANK=0 03_multigpu_launcher/train
 does not tell all numbers of a rank @ ALPS_APP_PE=0 03_multigpu_launcher/train
 in the environment: want a number @ RANK=2 $pair 03_multigpu_launcher/train
