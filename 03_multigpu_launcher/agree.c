@@ -1,5 +1,6 @@
 #include "03_multigpu_launcher/agree.h"
 #include "02_multigpu_fork/nccl_check.h"
+#include "common/data/data.h"
 #include "common/device/device.h"
 #include <limits.h>
 #include <stdio.h>
@@ -10,10 +11,8 @@ struct plan {
     char host[HOST_NAME_MAX + 1], text[PLAN_SIZE];
 };
 
-void describe_run(char *plan, size_t size, const struct dataset *train, const struct dataset *test,
-                  const struct progress *progress, const char *snapshot) {
-    size_t used = data_describe("training", train, plan, size);
-    used += data_describe("test", test, plan + used, size - used);
+void describe_run(char *plan, size_t size, const struct progress *progress, const char *snapshot) {
+    size_t used = snprintf(plan, size, "%s", data_contents);
     long process = snapshot ? snapshot_locked_by(snapshot, 5) : 0;
     if (process)
         used += snprintf(plan + used, size - used, "--snapshot locked by process %ld, ", process);
@@ -24,26 +23,12 @@ void describe_run(char *plan, size_t size, const struct dataset *train, const st
     options_list(plan + used, size - used);
 }
 
-// Returns the position of the first part that differs.
-static size_t find_difference(const char *a, const char *b) {
-    size_t part = 0;
-    for (size_t k = 0; a[k] && a[k] == b[k]; k++)
-        if (k > 0 && a[k - 1] == ',' && a[k] == ' ')
-            part = k + 1;
-    return part;
-}
-
-static int part_length(const char *part) {
-    const char *end = strstr(part, ", ");
-    return end ? end - part : (int)strlen(part);
-}
-
 static void refuse_plan(const struct plan *plans, int rank) {
-    size_t part = find_difference(plans[rank].text, plans[0].text);
-    const char *its = plans[rank].text + part, *wanted = plans[0].text + part;
+    size_t part = options_difference(plans[rank].text, plans[0].text);
     fail("rank %d on %s has \"%.*s\", rank 0 has \"%.*s\": do all ranks have the same options "
          "and data, and see the same --snapshot folder?",
-         rank, plans[rank].host, part_length(its), its, part_length(wanted), wanted);
+         rank, plans[rank].host, OPTION_PART(plans[rank].text + part),
+         OPTION_PART(plans[0].text + part));
 }
 
 ncclResult_t agree(const char *plan, ncclComm_t comm, cudaStream_t stream) {

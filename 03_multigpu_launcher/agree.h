@@ -3,7 +3,6 @@
 // call.
 #pragma once
 #include "common/base/options.h"
-#include "common/data/data.h"
 #include "common/snapshots/snapshot.h"
 #include <cuda_runtime.h>
 #include <nccl.h>
@@ -11,11 +10,9 @@
 enum { PLAN_SIZE = 4096 };
 
 // Writes a plan: the data, the progress, the lock of the snapshot at this path (NULL: none), and
-// all options that are not OPTION_LOCAL, as parts such as "--batch 128", separated by ", ". The
-// arrays must be in host memory. Cuts the plan if it does not fit; then the end of the options is
-// missing, and nothing else.
-void describe_run(char *plan, size_t size, const struct dataset *train, const struct dataset *test,
-                  const struct progress *progress, const char *snapshot);
+// all options that are not OPTION_LOCAL, as parts such as "--batch 128", separated by ", ". Cuts
+// the plan if it does not fit; then the end of the options is missing, and nothing else.
+void describe_run(char *plan, size_t size, const struct progress *progress, const char *snapshot);
 
 // Compares the plans of all ranks. If one differs from that of rank 0, the program ends on all
 // ranks, and each prints the first part that differs. Returns the result of the collectives.

@@ -90,7 +90,7 @@ static void load(struct trainer *t) {
         wrong_usage("%s", why);
     if (!opt.snapshot)
         return;
-    t->snapshot = snapshot_of_run(t->model.shape, &t->optimizer, &t->train, t->model.parameters);
+    t->snapshot = snapshot_of_run(t->model.shape, &t->optimizer, t->model.parameters);
     if (t->rank == 0 && snapshot_lock(opt.snapshot, why))
         fail("%s", why);
     t->resumed = snapshot_load(opt.snapshot, t->snapshot, why);
@@ -109,7 +109,7 @@ static void join(struct trainer *t) {
     meet_by_file(&t->place, &id, step_opt.join_timeout);
     NCCL_CHECK(ncclCommInitRank(&t->comm, t->world, id, t->rank));
     forget_id(); // all ranks have read the id
-    describe_run(plan, sizeof plan, &t->train, &t->test, &t->progress, opt.snapshot);
+    describe_run(plan, sizeof plan, &t->progress, opt.snapshot);
     NCCL_CHECK(agree(plan, t->comm, t->stream));
     CUDA_CHECK(cudaStreamCreate(&t->comm_stream));
     CUDA_CHECK(cudaEventCreateWithFlags(&t->event, cudaEventDisableTiming));

@@ -87,7 +87,7 @@ static void load(struct trainer *t) {
         wrong_usage("%s", why);
     if (!opt.snapshot)
         return;
-    t->snapshot = snapshot_of_run(t->model.shape, &t->optimizer, &t->train, t->model.parameters);
+    t->snapshot = snapshot_of_run(t->model.shape, &t->optimizer, t->model.parameters);
     if (t->rank == 0 && snapshot_lock(opt.snapshot, why))
         fail("%s", why);
     t->resumed = snapshot_load(opt.snapshot, t->snapshot, why);
@@ -107,7 +107,7 @@ static void join(struct trainer *t) {
     start_watchdog(meeting_opt.join_timeout, meeting_opt.step_timeout);
     COLLECTIVE(t->stream, ncclCommInitRank(&t->comm, t->world, id, t->rank));
     watch_comm(t->comm);
-    describe_run(plan, sizeof plan, &t->train, &t->test, &t->progress, opt.snapshot);
+    describe_run(plan, sizeof plan, &t->progress, opt.snapshot);
     COLLECTIVE(t->stream, agree(plan, t->comm, t->stream));
     CUDA_CHECK(cudaStreamCreate(&t->comm_stream));
     CUDA_CHECK(cudaEventCreateWithFlags(&t->event, cudaEventDisableTiming));

@@ -102,14 +102,16 @@ void fsdp_finish(struct fsdp *f) {
 
 // Each rank saves its shard in a file of its own. When all files are there, rank 0 makes them the
 // snapshot. A single rank saves one plain file.
-int fsdp_save(struct fsdp *f, const char *path, const struct snapshot *state, char why[WHY_SIZE]) {
+int fsdp_save(struct fsdp *f, const char *path, const struct snapshot *state, double *number,
+              char why[WHY_SIZE]) {
     if (f->world == 1)
         return snapshot_save(path, state, why);
-    if (snapshot_save_shard(path, state, &f->sharding, f->rank, why))
+    int failed = snapshot_save_shard(path, state, &f->sharding, f->rank, why);
+    barrier(number, f->comm, f->stream);
+    if (failed) {
+        remove_shards(path);
         return -1;
-    // Only to wait for all ranks. The next training step overwrites the gradients.
-    COLLECTIVE(f->stream, ncclAllReduce(f->gradients, f->gradients, 1, ncclFloat, ncclSum, f->comm,
-                                        f->stream));
-    wait_for(f->stream);
+    }
+    barrier(number, f->comm, f->stream); // ends this rank if another has failed
     return f->rank == 0 ? snapshot_commit(path, state, &f->sharding, why) : 0;
 }

@@ -55,5 +55,7 @@ void fsdp_scatter(struct fsdp *f, int layer);
 void fsdp_finish(struct fsdp *f);
 
 // Saves a snapshot of the shards, and waits for all ranks. The caller has copied this rank's shard
-// into state. Returns 0, or -1 with the reason in why.
-int fsdp_save(struct fsdp *f, const char *path, const struct snapshot *state, char why[WHY_SIZE]);
+// into state. number is one for barrier (04_multinode/watchdog.h). Returns 0, or -1 with the reason
+// in why.
+int fsdp_save(struct fsdp *f, const char *path, const struct snapshot *state, double *number,
+              char why[WHY_SIZE]);

@@ -92,7 +92,7 @@ static void load(struct trainer *t) {
     fsdp_build(&t->fsdp, &t->model, t->rank, t->world, step_opt.prefetch);
     if (!opt.snapshot)
         return;
-    t->snapshot = snapshot_of_run(t->model.shape, &t->optimizer, &t->train, t->fsdp.count);
+    t->snapshot = snapshot_of_run(t->model.shape, &t->optimizer, t->fsdp.count);
     if (t->rank == 0 && snapshot_lock(opt.snapshot, why))
         fail("%s", why);
     t->resumed = snapshot_load_shard(opt.snapshot, t->snapshot, &t->fsdp.sharding, t->rank, why);
@@ -112,7 +112,7 @@ static void join(struct trainer *t) {
     start_watchdog(meeting_opt.join_timeout, meeting_opt.step_timeout);
     COLLECTIVE(t->stream, ncclCommInitRank(&t->comm, t->world, id, t->rank));
     watch_comm(t->comm);
-    describe_run(plan, sizeof plan, &t->train, &t->test, &t->progress, opt.snapshot);
+    describe_run(plan, sizeof plan, &t->progress, opt.snapshot);
     COLLECTIVE(t->stream, agree(plan, t->comm, t->stream));
     fsdp_join(&t->fsdp, t->comm, t->stream, step_opt.overlap);
 }
@@ -239,7 +239,7 @@ static void save(struct trainer *t) {
     watch_save(); // all ranks save
     s->progress = t->progress;
     snapshot_from_device(s, f->parameters, f->optimizer_state);
-    if (fsdp_save(f, opt.snapshot, s, why))
+    if (fsdp_save(f, opt.snapshot, s, &t->sums->requests.stop, why))
         fail("%s", why);
 }
 

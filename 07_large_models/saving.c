@@ -40,20 +40,21 @@ static int save_full(struct fsdp *f, const char *path, const struct snapshot *st
 // Each rank saves its shard in a file of its own. When all files are there, rank 0 makes them the
 // snapshot.
 static int save_shards(struct fsdp *f, const char *path, const struct snapshot *state, int rank,
-                       char why[WHY_SIZE]) {
-    if (snapshot_save_shard(path, state, &f->sharding, f->shard, why))
+                       double *number, char why[WHY_SIZE]) {
+    int failed = snapshot_save_shard(path, state, &f->sharding, f->shard, why);
+    barrier(number, f->group_comm, f->stream);
+    if (failed) {
+        remove_shards(path);
         return -1;
-    // Only to wait for all ranks. The next training step overwrites the gradients.
-    COLLECTIVE(f->stream, ncclAllReduce(f->gradients, f->gradients, 1, ncclFloat, ncclSum,
-                                        f->group_comm, f->stream));
-    wait_for(f->stream);
+    }
+    barrier(number, f->group_comm, f->stream); // ends this rank if another has failed
     return rank == 0 && snapshot_commit(path, state, &f->sharding, why);
 }
 
 int units_save(struct fsdp *f, const char *path, const struct snapshot *state, int rank,
-               enum saving saving, char why[WHY_SIZE]) {
+               enum saving saving, double *number, char why[WHY_SIZE]) {
     if (f->shards == 1)
         return snapshot_save(path, state, why);
     return saving == SAVE_FULL ? save_full(f, path, state, rank, why)
-                               : save_shards(f, path, state, rank, why);
+                               : save_shards(f, path, state, rank, number, why);
 }

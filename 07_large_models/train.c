@@ -120,7 +120,7 @@ static void load(struct trainer *t) {
     units_build(&t->fsdp, &t->model, &t->place, step_opt.unit_bytes);
     if (!opt.snapshot)
         return;
-    t->snapshot = snapshot_of_run(t->model.shape, &t->optimizer, &t->train, t->fsdp.count);
+    t->snapshot = snapshot_of_run(t->model.shape, &t->optimizer, t->fsdp.count);
     if (t->rank == 0 && snapshot_lock(opt.snapshot, why))
         fail("%s", why);
     t->resumed =
@@ -142,7 +142,7 @@ static void join(struct trainer *t) {
     COLLECTIVE(t->stream, ncclCommInitRank(&t->comm, t->world, id, t->rank));
     watch_comm(t->comm);
     size_t used = snprintf(plan, sizeof plan, "%d shards, ", t->fsdp.shards);
-    describe_run(plan + used, sizeof plan - used, &t->train, &t->test, &t->progress, opt.snapshot);
+    describe_run(plan + used, sizeof plan - used, &t->progress, opt.snapshot);
     COLLECTIVE(t->stream, agree(plan, t->comm, t->stream));
     units_join(&t->fsdp, t->comm, t->rank, t->stream, step_opt.overlap);
 }
@@ -327,7 +327,7 @@ static void save(struct trainer *t) {
         return;
     s->progress = t->progress;
     snapshot_from_device(s, f->parameters, f->optimizer_state);
-    if (units_save(f, opt.snapshot, s, t->rank, step_opt.save, why))
+    if (units_save(f, opt.snapshot, s, t->rank, step_opt.save, &t->sums->requests.stop, why))
         fail("%s", why);
 }
 

@@ -88,7 +88,7 @@ static void load(struct trainer *t) {
     t->rows = t->pipeline.rows;
     if (!opt.snapshot)
         return;
-    t->snapshot = snapshot_of_run(t->model.shape, &t->optimizer, &t->train, t->model.parameters);
+    t->snapshot = snapshot_of_run(t->model.shape, &t->optimizer, t->model.parameters);
     if (t->rank == 0 && snapshot_lock(opt.snapshot, why))
         fail("%s", why);
     t->resumed = snapshot_load_shard(opt.snapshot, t->snapshot, &t->pipeline.sharding,
@@ -109,7 +109,7 @@ static void join(struct trainer *t) {
     start_watchdog(meeting_opt.join_timeout, meeting_opt.step_timeout);
     COLLECTIVE(t->stream, ncclCommInitRank(&t->comm, t->world, id, t->rank));
     watch_comm(t->comm);
-    describe_run(plan, sizeof plan, &t->train, &t->test, &t->progress, opt.snapshot);
+    describe_run(plan, sizeof plan, &t->progress, opt.snapshot);
     COLLECTIVE(t->stream, agree(plan, t->comm, t->stream));
     pipeline_join(&t->pipeline, t->comm, &t->pass);
     CUDA_CHECK(cudaStreamCreate(&t->comm_stream));
@@ -326,9 +326,13 @@ static void save(struct trainer *t) {
         return;
     s->progress = t->progress;
     snapshot_from_device(s, t->parameters, t->optimizer_state);
-    if (snapshot_save_shard(opt.snapshot, s, &p->sharding, p->shard, why))
-        fail("%s", why);
+    int failed = snapshot_save_shard(opt.snapshot, s, &p->sharding, p->shard, why);
     barrier(&t->sums->requests.stop, p->comm, t->stream);
+    if (failed) {
+        remove_shards(opt.snapshot);
+        fail("%s", why);
+    }
+    barrier(&t->sums->requests.stop, p->comm, t->stream); // ends this rank if another has failed
     if (t->rank == 0 && snapshot_commit(opt.snapshot, s, &p->sharding, why))
         fail("%s", why);
 }

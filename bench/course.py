@@ -52,7 +52,7 @@ def load_text(path, context):
 def read_snapshot(path):
     """The parameters, and each state of the optimizer, such as velocities."""
     with open(path, "rb") as file:
-        header, values = file.read(1016), file.read()
+        header, values = file.read(1256), file.read()
     count, state_size = struct.unpack_from("<2q", header, 216)
     assert header[:8] == b"SNAPSHOT" and len(values) == 4 * (count + state_size) + 4, "another format"
     return torch.frombuffer(bytearray(values[:-4]), dtype=torch.float).split(count)

@@ -297,6 +297,19 @@ void options_list_changes(char *text, size_t size) {
             append(text, size, ", %s", as_typed(options[i]));
 }
 
+size_t options_difference(const char *a, const char *b) {
+    size_t part = 0;
+    for (size_t k = 0; a[k] && a[k] == b[k]; k++)
+        if (k > 0 && a[k - 1] == ',' && a[k] == ' ')
+            part = k + 1;
+    return part;
+}
+
+int option_length(const char *part) {
+    const char *end = strstr(part, ", ");
+    return end ? end - part : (int)strlen(part);
+}
+
 // Returns 1 if the option in used_by has one of the values there or, without values there, is
 // given.
 static int has_effect(const struct option_spec *o) {

@@ -65,6 +65,13 @@ void options_list(char *text, size_t size);
 // not the default. Cuts the text if it does not fit.
 void options_list_changes(char *text, size_t size);
 
+// Finds the first part in which two such texts differ. Returns where it begins in both.
+size_t options_difference(const char *a, const char *b);
+
+// Two arguments for "%.*s", which print one part.
+#define OPTION_PART(part) option_length(part), part
+int option_length(const char *part);
+
 // Prints a note such as "--rho 0.5 (only for --optimizer adadelta)", which lists all options that
 // do not have their defaults, and have no effect, because the option in used_by has another value.
 void print_unused(void);

@@ -14,6 +14,7 @@
 
 const char *data_samples = "images";
 int data_tokens;
+char data_contents[384];
 
 const char *data_word(int i) {
     for (const struct data_source *const *source = catalogue->sources; *source; source++)
@@ -79,6 +80,17 @@ static int explain(const char *folder, char why[WHY_SIZE]) {
     return -1;
 }
 
+// Writes what identifies this set to text, and returns the text's length.
+static size_t describe(const char *name, const struct dataset *set, char *text, size_t size) {
+    uLong values = crc32_z(0, set->values, set->count * set->inputs);
+    uLong labels = crc32_z(0, set->labels, set->count * set->targets);
+    return snprintf(text, size,
+                    "number of %s %s: %zu, %s shape: %d x %d x %d, checksum of the %s %s: %08lx, "
+                    "checksum of the %s labels: %08lx, ",
+                    name, data_samples, set->count, name, set->shape.height, set->shape.width,
+                    set->shape.channels, name, data_samples, values, name, labels);
+}
+
 int data_load(struct dataset *train, struct dataset *test, const char **folder,
               char why[WHY_SIZE]) {
     *train = *test = (struct dataset){.count = 0};
@@ -101,37 +113,13 @@ int data_load(struct dataset *train, struct dataset *test, const char **folder,
                       *folder, a.height, a.width, a.channels, b.height, b.width, b.channels);
     train->inputs = test->inputs = shape_size(a);
     data_tokens = train->tokens ? train->targets : 0;
-    train->checksum = data_checksum(train);
-    test->checksum = data_checksum(test);
+    size_t used = describe("training", train, data_contents, sizeof data_contents);
+    describe("test", test, data_contents + used, sizeof data_contents - used);
     if (!train->tokens)
         data_measure(train);
     memcpy(test->mean, train->mean, sizeof test->mean);
     memcpy(test->deviation, train->deviation, sizeof test->deviation);
     return 0;
-}
-
-uint32_t data_checksum(const struct dataset *set) {
-    enum { SAMPLES = 64 };
-    size_t samples = set->tokens ? set->count : SAMPLES;
-    uLong crc = 0;
-    for (size_t i = 0; i < samples; i++) {
-        size_t sample = i * set->count / samples;
-        crc = crc32_z(crc, set->values + sample * set->inputs, set->inputs);
-        crc = crc32_z(crc, set->labels + sample * set->targets, set->targets);
-    }
-    return crc;
-}
-
-size_t data_describe(const char *name, const struct dataset *set, char *text, size_t size) {
-    uint32_t crc = set->checksum; // of a text, this covers all
-    if (!set->tokens) {
-        crc = crc32_z(0, set->values, set->count * set->inputs);
-        crc = crc32_z(crc, set->labels, set->count * set->targets);
-    }
-    return snprintf(text, size,
-                    "number of %s %s: %zu, %s shape: %d x %d x %d, checksum of the %s %s: %08x, ",
-                    name, data_samples, set->count, name, set->shape.height, set->shape.width,
-                    set->shape.channels, name, data_samples, crc);
 }
 
 void print_data(const char *folder, const struct dataset *train, const struct dataset *test) {

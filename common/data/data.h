@@ -17,10 +17,9 @@ struct dataset {
     // Those of each channel's values / 255. With mean 0 and deviation 1 / 255.f, the inputs of the
     // model are the bytes themselves.
     float mean[MOST_CHANNELS], deviation[MOST_CHANNELS];
-    uint8_t *values;   // [count, height, width, channels]
-    uint8_t *labels;   // [count, targets], each below classes
-    int tokens;        // 1: the values are tokens, such as the bytes of a text, and no brightness
-    uint32_t checksum; // data_checksum of what data_load has read
+    uint8_t *values; // [count, height, width, channels]
+    uint8_t *labels; // [count, targets], each below classes
+    int tokens;      // 1: the values are tokens, such as the bytes of a text, and no brightness
 };
 
 // Reads the images of the folder: those of MNIST, Fashion-MNIST or CIFAR-10. The files in the
@@ -39,20 +38,16 @@ extern const char *data_samples;
 // The tokens of a sample of that set, or 0 for images. Reports of texts count tokens.
 extern int data_tokens;
 
+// What identifies the two sets that data_load has read: a text such as "number of training images:
+// 60000, ..., checksum of the test labels: 7ae60f92, ". Another value, label, number, shape or
+// order of samples changes it.
+extern char data_contents[384];
+
 // Returns word number i for data without files, such as "shapes", or NULL after the last one.
 const char *data_word(int i);
 
 // Sets the mean and deviation of each channel (MNIST: 0.1307 and 0.3081) from the values.
 void data_measure(struct dataset *set);
-
-// Returns the CRC-32 of the samples of a text, or of a few images spread over the set, and of their
-// labels. The arrays must be in host memory. Of a large text, this takes seconds.
-uint32_t data_checksum(const struct dataset *set);
-
-// Writes a text such as "number of training images: 60000, ..., checksum of the training images:
-// 1c291ca3, " for the name "training". Another value, label, number, shape or order of samples
-// changes it. The arrays of images must be in host memory. Returns the text's length.
-size_t data_describe(const char *name, const struct dataset *set, char *text, size_t size);
 
 // Prints the banner's line about the data.
 void print_data(const char *folder, const struct dataset *train, const struct dataset *test);

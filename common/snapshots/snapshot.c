@@ -1,5 +1,4 @@
 #include "common/snapshots/snapshot.h"
-#include "common/base/minmax.h"
 #include "common/base/options.h"
 #include "common/base/say.h"
 #include "common/data/data.h"
@@ -21,7 +20,7 @@ enum { MOST_STATES = 16 }; // floats of a parameter's optimizer state, more than
 
 // A file begins with these bytes of a snapshot. The values follow.
 enum { HEADER_SIZE = sizeof(struct snapshot) - offsetof(struct snapshot, magic) };
-_Static_assert(HEADER_SIZE == 1016, "no padding");
+_Static_assert(HEADER_SIZE == 1256, "no padding");
 
 static unsigned char *header(const struct snapshot *s) {
     return (unsigned char *)s + offsetof(struct snapshot, magic);
@@ -50,15 +49,11 @@ struct snapshot *snapshot_new(const char *model, const char *optimizer, long see
     return snapshot_like(&run, parameters, state_size);
 }
 
-struct snapshot *snapshot_of_run(const char *model, const struct optimizer *o,
-                                 const struct dataset *train, size_t parameters) {
+struct snapshot *snapshot_of_run(const char *model, const struct optimizer *o, size_t parameters) {
     struct snapshot *s = snapshot_new(model, o->name, opt.seed, opt.batch, parameters,
                                       o->state_per_parameter * parameters);
     struct conditions *c = &s->conditions;
-    snprintf(c->folder, sizeof c->folder, "%s", opt.data);
-    make_printable(c->folder);
-    c->samples = train->count;
-    c->checksum = train->checksum;
+    snprintf(c->data, sizeof c->data, "%s", data_contents);
     size_t used = snprintf(c->settings, sizeof c->settings, "%s", o->text);
     options_list_changes(c->settings + used, sizeof c->settings - used);
     return s;
@@ -158,24 +153,23 @@ int snapshot_accept(const char *path, const struct snapshot *found, struct snaps
                     char why[WHY_SIZE]) {
     const struct progress *p = &found->progress;
     const struct conditions *a = &found->conditions, *b = &s->conditions;
-    long step = p->step, steps = b->samples / max_size(s->batch, 1);
-    if (p->epochs < 0 || step < 0)
+    char data[sizeof a->data]; // of the file
+    if (p->epochs < 0 || p->step < 0)
         return refuse(why, "snapshot %.300s is corrupt: epoch %ld, step %ld", path, (long)p->epochs,
-                      step);
+                      (long)p->step);
     // With a different batch size, an epoch has a different number of steps.
-    int same_batch = step || (p->epochs && optimizer_counts_steps(s->optimizer));
+    int same_batch = p->step || (p->epochs && optimizer_counts_steps(s->optimizer));
     if (found->seed != s->seed || (same_batch && found->batch != s->batch))
         return refuse(why, "snapshot %.300s was trained with --seed %ld --batch %ld", path,
                       (long)found->seed, (long)found->batch);
-    if (a->samples != b->samples || a->checksum != b->checksum)
+    snprintf(data, sizeof data, "%.383s", a->data);
+    make_printable(data);
+    size_t part = options_difference(data, b->data);
+    if (strcmp(data, b->data))
         return refuse(why,
-                      "snapshot %.200s was trained with %ld %s of %.127s (checksum %08lx), not "
-                      "with %ld of %s (checksum %08lx)",
-                      path, (long)a->samples, data_samples, a->folder, (unsigned long)a->checksum,
-                      (long)b->samples, b->folder, (unsigned long)b->checksum);
-    if (step > steps)
-        return refuse(why, "snapshot %.300s has %ld steps of an epoch, but %ld %s make only %ld",
-                      path, step, (long)b->samples, data_samples, steps);
+                      "snapshot %.200s was trained with \"%.*s\", and the data here has \"%.*s\": "
+                      "give the same data, or another --snapshot",
+                      path, OPTION_PART(data + part), OPTION_PART(b->data + part));
     s->progress = *p;
     int differ = strncmp(a->settings, b->settings, sizeof a->settings);
     snprintf(s->settings_before, sizeof s->settings_before, "%.639s", differ ? a->settings : "");

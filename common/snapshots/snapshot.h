@@ -18,9 +18,7 @@ struct progress {
 // The data and settings of a training run. A run with other data is refused, and one with other
 // settings continues and says so.
 struct conditions {
-    char folder[128];   // --data, for messages
-    int64_t samples;    // of the training set
-    uint64_t checksum;  // of some of them
+    char data[384];     // data_contents
     char settings[640]; // the optimizer's text, and other options that change the losses
 };
 
@@ -41,10 +39,9 @@ struct snapshot {
 
 // Returns a snapshot of this run, which holds this model, with zeros for so many parameters and
 // their optimizer state. The options tell the conditions. The caller frees it.
-struct dataset;
 struct optimizer;
 struct snapshot *snapshot_of_run(const char *model, const struct optimizer *optimizer,
-                                 const struct dataset *train, size_t parameters);
+                                 size_t parameters);
 
 // Returns such a snapshot of the same run, with other numbers of values.
 struct snapshot *snapshot_like(const struct snapshot *run, size_t parameters, size_t state_size);

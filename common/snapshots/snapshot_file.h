@@ -8,7 +8,7 @@
 // system, which then refuses it.
 enum { PATH_SIZE = PATH_MAX + 64 };
 
-enum { SNAPSHOT_VERSION = 2 }; // of the format of files and manifests
+enum { SNAPSHOT_VERSION = 3 }; // of the format of files and manifests
 
 // Returns a snapshot with these members and zeros. For a shard, parameters is shard_size, and
 // state_size a multiple of it.

@@ -16,7 +16,7 @@ enum { CRC_LINE = sizeof "crc32 01234567\n" - 1 };
 
 static char path[PATH_MAX];
 static const struct sharding halves = {2, 1, {2}};
-static const struct conditions conditions = {"d", 960, 1, "sgd"};
+static const struct conditions conditions = {"d", "sgd"};
 
 static struct snapshot *room(size_t parameters) {
     struct snapshot *s = snapshot_new("mlp 1-2", "sgd", 7, 64, parameters, parameters);
@@ -45,6 +45,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     char why[WHY_SIZE];
     shard->progress.epochs = 3;
     shard->progress.step = 5;
+    strcpy(shard->conditions.settings, "adam"); // other ones than those of the run
     for (int number = 0; number < 2; number++) {
         shard->values[0] = (float)(number + 1);
         shard->values[1] = (float)(number + 3);
@@ -61,14 +62,15 @@ static int checked(int result, const char why[WHY_SIZE]) {
     return result;
 }
 
-// All readers accept the file, or none does. The second half is that of the whole.
+// If one reader accepts the whole, all accept what they read of it. The second half is that of the
+// whole.
 static void check_readers(void) {
     char why[WHY_SIZE] = "";
     struct snapshot *whole = room(2), *half = room(1), found;
     int accepted = checked(snapshot_load(path, whole, why), why);
     int of_half = checked(snapshot_load_shard(path, half, &halves, 1, why), why);
     int identified = checked(snapshot_identify(path, &found, why), why);
-    assert(of_half == accepted && (accepted == -1 || identified == 1));
+    assert(accepted == -1 || (of_half == 1 && identified == 1));
     if (accepted == 1) {
         assert(whole->progress.epochs >= 0 && whole->progress.step >= 0);
         assert(strlen(whole->settings_before) < sizeof whole->settings_before);

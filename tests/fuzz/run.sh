@@ -45,15 +45,15 @@ print_records() { # LABEL... (in octal): images of CIFAR-10
     done
 }
 print_snapshot() { # as tests/fuzz/fuzz_snapshot.c expects it, but for the checksum
-    text SNAPSHOT 8 && integer 2 && text 'mlp 1-2' 128 && text sgd 16
+    text SNAPSHOT 8 && integer 3 && text 'mlp 1-2' 128 && text sgd 16
     integer 7 && integer 64 && integer 3 && integer 5 && zeros 24 && integer 2 && integer 2
-    text d 128 && printf '\300\3\0\0\0\0\0\0' && integer 1 && text adam 640 # 960 images
+    text d 384 && text adam 640
     zeros 20
 }
 print_manifest() { # of the shards that tests/fuzz/fuzz_snapshot.c has saved, but for the checksum
-    printf '%s\n' 'MANIFEST 2' 'model mlp 1-2' 'optimizer sgd' 'seed 7' 'batch 64' 'epochs 3' 'step 5' \
-        'loss 0' 'correct 0' 'samples 0' 'shards 2' 'images 960' 'checksum 00000001' 'folder:d' 'settings:adam' \
-        'unit 2' 'crc32 00000000'
+    printf '%s\n' 'MANIFEST 3' 'model mlp 1-2' 'optimizer sgd' 'seed 7' 'batch 64' 'epochs 3' 'step 5' \
+        'loss 0' 'correct 0' 'samples 0' 'shards 2' 'data:d' 'settings:adam' \
+        'unit 2' 'shard fcd2f6cf' 'shard 521a4247' 'crc32 00000000'
 }
 
 # Writes valid files. Their first byte selects what the target does with them.

@@ -195,6 +195,8 @@ refuses() {
     cp good damaged && flip damaged 240
     cp -r "$tiny" bad && flip bad/t10k-labels-idx1-ubyte 2
     cp -r "$tiny" other && flip other/train-images-idx3-ubyte 16
+    cp -r "$tiny" label && printf '\5' | dd of=label/t10k-labels-idx1-ubyte bs=1 seek=8 conv=notrunc status=none
+    tiny_data fewer 640 99
     cp -r "$tiny" same
     contents | grep -v ' ./\(out\|err\)' >../before
     while IFS='|' read -r steps code text more; do
@@ -227,7 +229,9 @@ refuses() {
 1 2 3|1|snapshot damaged is corrupt: {WRONG_CHECKSUM}|--snapshot damaged
 1 2 3|1|snapshot good holds mlp 8-32-22-14-10|--snapshot good --hidden 8,9
 1 2 3|1|snapshot good {TRAINED_WITH} 1|--snapshot good --seed 2
-1|1|trained with 640 images of .*\(checksum [0-9a-f]+\), not with 640 of other \(checksum|--snapshot good --data other
+1 2 3|1|snapshot good was trained with "checksum of the training images: .*", and the data here has "checksum of|--snapshot good --data other
+1|1|with "checksum of the test labels: .*", and the data here has "checksum of|--snapshot good --data label
+1|1|with "number of test images: 100", and the data here has "number of test images: 99"|--snapshot good --data fewer
 END
     contents | grep -v ' ./\(out\|err\)' | diff ../before -
     train 1 1 --snapshot good --data same # the same images in another folder

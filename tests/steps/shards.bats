@@ -98,14 +98,14 @@ ROWS
 
 # A run saves before it starts and after each epoch. For a save, each rank calls rename once and fsync twice. Rank 0 does
 # the same for the manifest, and then removes the four old files. A training step has 8 all-gathers, 4 reduce-scatters
-# and in step 7 4 all-reduces. An epoch has five training steps, then 4 all-gathers and 2 all-reduces (step 7: 3), and one
-# all-reduce for the save.
+# and in step 7 4 all-reduces. An epoch has five training steps, then 4 all-gathers and 2 all-reduces (step 7: 3), and two
+# all-reduces for the save.
 @test "a rank killed while it saves, gathers or scatters is restarted, and the result is the same" {
     right=$BATS_FILE_TMPDIR/right all_come_through 5 4 <<'END'
 3 rename 1|new
 0 rename 2|new
 2 rename 3|1
-1 ncclAllReduce 8|1
+1 ncclAllReduce 10|1
 0 fsync 12|2
 0 unlinkat 7|2
 2 ncclAllGather 42|0
@@ -132,18 +132,23 @@ END
     done
 }
 
-@test "a file that cannot be written ends the run, and the previous snapshot is complete" {
-    local rank
-    # A folder takes the place of a shard after the first epoch.
-    name=$(cd "$(right)" && echo s.*.2of4)
-    name=${name/e3/e1}
-    mkdir -p "now/$name.tmp"
-    start_ranks 4 "$(program_of 7)" --snapshot now/s
-    ranks_end 10 1 2
-    rank_says 2 "$(text_of CANNOT_WRITE) now/$name: Is a directory$"
-    others_end 2
-    rmdir "now/$name.tmp"
-    goes_on_from 0 7
+@test "a full disk ends the run, nothing of that save stays, and the previous snapshot is complete" {
+    local step more rank fits
+    # The disk of rank 2 is full at its first save, and then at its second one.
+    for step in 5 7 8 9; do
+        more=()
+        [ $step != 9 ] || more=(--tensor 1)
+        for fits in 0 1; do
+            clear_now
+            KILL_AT="2 fsync $((2 * fits + 1)) 0" start_ranks 4 "$(watched $step)" --snapshot now/s "${more[@]}"
+            ranks_end 10 1 2
+            rank_says 2 "$(text_of CANNOT_WRITE) now/s\.e${fits}s0u[0-9a-f]{8}\.2of4: No space left on device$"
+            others_end 2
+            rm -f now/s.lock # a rank that the watchdog ends leaves it, but not the lock
+            [ "$(files now)" = "$([ $fits = 0 ] || echo s s.e0s0u.{0,1,2,3}of4)" ] || { echo "step $step, $fits: $(files now)" && return 1; }
+        done
+        [ $step -gt 7 ] || goes_on_from 0 $step
+    done
     # A folder takes the place of the manifest, so only rank 0 fails.
     clear_now
     train 5 4 --epochs 2 --snapshot now/s
@@ -155,6 +160,7 @@ END
         until_true 10 has_ended "${pids[rank]}"
     done
     rmdir now/s.tmp
+    [ "$(files now)" = "$(echo s s.e2s0u.{0,1,2,3}of4)" ]
     goes_on_from 2 5
 }
 
@@ -174,14 +180,19 @@ refused_by() {
 
 # test_snapshot.c damages each part of the files.
 @test "each rank refuses a damaged or different snapshot in one line, and the files stay" {
-    mkdir good
-    train 5 4 --max-steps 7 --snapshot good/s
+    mkdir good other
+    train 5 4 --max-steps 5 --snapshot good/s
+    train 5 4 --max-steps 4 --snapshot other/s --lr 0.1 # the same run in the end, but not the same way to it
+    train 5 4 --max-steps 5 --snapshot other/s
     while IFS='|' read -r ranks text command more; do
         rm -rf now && cp -r good now
         (cd now && eval "$command")
         refused_by "$ranks" "$text" $more
     done <<'END'
 2|lacks its shard.*2of4|rm *2of4
+03|is shard [03] of 4, but shard [03] is wanted|a=(*0of4) b=(*3of4) && mv $a x && mv $b $a && mv x $b
+1|1of4 is shard 0 of 4, but shard 1 is wanted|cp *0of4 *1of4
+2|2of4 belongs to another save|cp ../other/*2of4 .
 3|{WRONG_CHECKSUM}|flip *3of4 300
 0123|corrupt manifest|flip s 50
 0123|holds mlp 8-9-3-7-10 with adam, not mlp 8-9-3-7-10 with sgd||--optimizer sgd

@@ -1,9 +1,10 @@
 // Linked into a step with --wrap for each of the calls below. Sends signal S to rank R before its
 // Nth call of a function where KILL_AT is "R FUNCTION N S". R is -1 for a process that has no rank
-// yet.
+// yet. If S is 0, the disk is full from then on.
 #include "common/data/data.h"
 #include "common/snapshots/snapshot.h"
 #include "common/training/report.h"
+#include <errno.h>
 #include <nccl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,14 +18,18 @@ static int own_rank(void) {
     return sscanf(error_name, "rank %d", &rank) == 1 ? rank : -1;
 }
 
+static int disk_is_full;
+
 static void called(const char *name) {
     static int calls;
     char function[64] = "";
     int rank, nth, signal;
     const char *at = getenv("KILL_AT");
     if (at && sscanf(at, "%d %63s %d %d", &rank, function, &nth, &signal) == 4 &&
-        rank == own_rank() && !strcmp(function, name) && ++calls == nth)
+        rank == own_rank() && !strcmp(function, name) && ++calls == nth) {
         kill(getpid(), signal);
+        disk_is_full = signal == 0;
+    }
 }
 
 // WATCHED(type, name, parameters, arguments) is a call that is passed on as it is.
@@ -61,7 +66,6 @@ WATCHED(ncclResult_t, ncclRecv,
         (void *to, size_t n, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream),
         (to, n, type, peer, comm, stream))
 WATCHED(ncclResult_t, ncclCommDestroy, (ncclComm_t comm), (comm))
-WATCHED(int, fsync, (int file), (file))
 WATCHED(int, rename, (const char *from, const char *to), (from, to))
 WATCHED(int, unlinkat, (int folder, const char *name, int flags), (folder, name, flags))
 
@@ -75,3 +79,13 @@ WATCHED(void, report_epoch,
         (long number, long epochs, long total, struct stats train, struct stats test,
          double elapsed, double rate),
         (number, epochs, total, train, test, elapsed, rate))
+
+int __real_fsync(int file);
+int __wrap_fsync(int file);
+int __wrap_fsync(int file) {
+    called("fsync");
+    if (!disk_is_full)
+        return __real_fsync(file);
+    errno = ENOSPC;
+    return -1;
+}

@@ -51,7 +51,8 @@ $(text_of OTHER_RUN) @ 01_single_gpu/train --snapshot s --epochs 1000000 >log & 
 is no snapshot, or a truncated one @ echo nothing >s; 01_single_gpu/train --snapshot s
 with sgd, not @ 01_single_gpu/train --snapshot s >log; 01_single_gpu/train --snapshot s --hidden 16
 $(text_of TRAINED_WITH) @ 01_single_gpu/train --snapshot s >log; 01_single_gpu/train --snapshot s --seed 2
-was trained with 640 images @ 01_single_gpu/train --snapshot s --data blank:640 >log; 01_single_gpu/train --snapshot s --data blank:700
+and the data here has @ 01_single_gpu/train --snapshot s --data blank:640 >log; 01_single_gpu/train --snapshot s --data blank:700
+is wanted @ $two 08_pipeline/train --snapshot s >log; cp s.*0of2 s.*1of2; 01_single_gpu/train --snapshot s
 this file has other columns @ 01_single_gpu/train --csv a --snapshot s >log; 01_single_gpu/train --csv a --snapshot s --profile --epochs 2
 is more than there are GPUs @ 02_multigpu_fork/train --nproc 3
 $(text_of INDIVISIBLE) @ 02_multigpu_fork/train --nproc 2 --batch 61

@@ -1,5 +1,6 @@
 // Tests of the data sets: valid files, damaged files, the images that the program makes, and the
 // shuffle. To test another format of files, add it to formats.
+#include "common/base/options.h"
 #include "exercises/messages.h"
 #include "tests/unit/data_folder.h"
 #include <math.h>
@@ -299,16 +300,30 @@ TEST_OF(wrong_sets_are_refused, &idx) {
     refused(folder, "training images have 2 x 2 pixels and 1 channels, test images 1 x 4 and 1");
 }
 
-TEST_OF(checksum_covers_samples_and_labels, &idx) {
+// The checksums are zlib.crc32 of all values, and of all labels.
+TEST_OF(any_other_byte_changes_the_contents, &idx) {
+    char before[sizeof data_contents];
     load(folder);
-    // zlib.crc32 of 64 samples, each followed by its label: the first 22 times, and so on.
-    uint32_t crc = data_checksum(&train);
-    assert_int_equal(crc, 0x8d0f60c9);
-    train.values[5]++;
-    assert_int_not_equal(data_checksum(&train), crc);
-    train.values[5]--;
-    train.labels[2]++;
-    assert_int_not_equal(data_checksum(&train), crc);
+    assert_string_equal(
+        data_contents,
+        "number of training images: 3, training shape: 2 x 2 x 1, "
+        "checksum of the training images: 80395324, checksum of the training labels: 83d27733, "
+        "number of test images: 2, test shape: 2 x 2 x 1, "
+        "checksum of the test images: 1c13ef7a, checksum of the test labels: b6cc4292, ");
+    memcpy(before, data_contents, sizeof before);
+    for (int file = 0; file < format->files; file++) {
+        static const char *const parts[] = {
+            "checksum of the training images: ", "checksum of the training labels: ",
+            "checksum of the test images: ", "checksum of the test labels: "};
+        uint8_t bytes[MOST_BYTES];
+        size_t size = format->fill(file, bytes);
+        bytes[size - 1]--;
+        put(format->names[file], bytes, size, "wbT");
+        load(folder);
+        size_t part = options_difference(before, data_contents);
+        assert_memory_equal(data_contents + part, parts[file], strlen(parts[file]));
+        put_good(file);
+    }
 }
 
 // Tests of CIFAR-10.

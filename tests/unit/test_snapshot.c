@@ -20,7 +20,8 @@
 static char folder[PATH_MAX], path[PATH_MAX + 16], temporary[PATH_MAX + 32];
 
 static struct conditions conditions; // those of the expected run
-static const struct conditions digits = {"data/mnist", 640, 0xabcdef01, "sgd, lr 0.1"};
+static const struct conditions digits = {"number of images: 640, checksum: abcdef01, ",
+                                         "sgd, lr 0.1"};
 
 static int make_folder(void **state) {
     conditions = digits;
@@ -65,14 +66,15 @@ static void moment(void) {
 // Replaces the C library's fsync in this program: records the calls, and fails if the test asks for
 // it.
 static struct {
-    int error, files, folders;
+    int error, fits; // fails with this error, after so many calls that work
+    int files, folders;
     int named; // whether the file had its final name when it was brought onto the disk
 } synced;
 
 int fsync(int fd) {
     struct stat s;
     moment();
-    if (synced.error) {
+    if (synced.error && synced.fits-- <= 0) {
         errno = synced.error;
         return -1;
     }
@@ -182,13 +184,14 @@ static int save_cut(const struct snapshot *all, const struct sharding *cut, char
     if (cut == &no_cut)
         return snapshot_save(path, all, why);
     int failed = 0;
-    for (int i = 0; i < cut->shards && !failed; i++) {
+    for (int i = 0; i < cut->shards; i++) {
         struct snapshot *shard = shard_of(all, cut, i);
-        failed = snapshot_save_shard(path, shard, cut, i, why) ||
-                 (i == cut->shards - 1 && snapshot_commit(path, shard, cut, why));
+        failed |= snapshot_save_shard(path, shard, cut, i, why);
         free(shard);
     }
-    return -failed;
+    if (failed)
+        remove_shards(path);
+    return failed ? failed : snapshot_commit(path, all, cut, why);
 }
 
 // Saves the state, and frees it.
@@ -251,12 +254,15 @@ static const char *file_named(const char *end) {
     return name;
 }
 
-// Writes the file of the shard for this epoch.
+// The file of the shard for this epoch.
 static const char *shard_file(int epochs, const struct sharding *cut, int number) {
+    static char text[MANIFEST_SIZE];
     char end[64];
-    unsigned long units = // the name of a file with the usual division
-        crc32(0, (const unsigned char *)cut->unit, cut->units * sizeof *cut->unit);
-    snprintf(end, sizeof end, ".e%ds5u%08lx.%dof%d", epochs, units, number, cut->shards);
+    struct snapshot *all = whole(epochs);
+    unsigned size = (unsigned)print_save(text, all, cut);
+    free(all);
+    snprintf(end, sizeof end, ".e%ds5u%08lx.%dof%d", epochs,
+             crc32(0, (const unsigned char *)text, size), number, cut->shards);
     return file_named(end);
 }
 
@@ -301,7 +307,7 @@ TEST(missing_snapshot_is_reported) {
 }
 
 // The checksum covers all bytes. If you change the format, change its version, too. Made with
-// Python: zlib.crc32(struct.pack("<8sq128s16s4q3d2q128s2q640s7f", b"SNAPSHOT", 2, b"mlp 1-2",
+// Python: zlib.crc32(struct.pack("<8sq128s16s4q3d2q384s640s7f", b"SNAPSHOT", 3, b"mlp 1-2",
 // b"sgd", 7, 64, 2, 5, ...)).
 TEST(format_does_not_change) {
     static const float values[] = {-0.f, 1.5f, -2.25f, 1e-42f, FLT_MAX, INFINITY, NAN};
@@ -321,24 +327,25 @@ TEST(format_does_not_change) {
     size_t size = read_all(path, bytes);
     memcpy(&crc, bytes + size - sizeof crc, sizeof crc);
     assert_int_equal(size, 232 + sizeof digits + sizeof values + 4);
-    assert_int_equal(crc, 0x7f9bfe39);
+    assert_int_equal(crc, 0x9c7dbdf7);
 }
 
 // If you change the manifest, change its version, too. The checksums come from Python's zlib.crc32;
-// the one in the file's name is that of struct.pack("<3Q", 10, 8, 5).
+// the one in the file's name is that of the lines up to the last unit.
 TEST(manifest_format_does_not_change) {
     const char *wanted =
-        "MANIFEST 2\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\nepochs 2\nstep 5\n"
+        "MANIFEST 3\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\nepochs 2\nstep 5\n"
         "loss 0.10000000000000001\ncorrect 40\nsamples 320\nshards 4\n"
-        "images 640\nchecksum abcdef01\nfolder:data/mnist\nsettings:sgd, lr 0.1\n"
-        "unit 10\nunit 8\nunit 5\ncrc32 8f95eacc\n";
+        "data:number of images: 640, checksum: abcdef01, \nsettings:sgd, lr 0.1\n"
+        "unit 10\nunit 8\nunit 5\nshard d8d5cbc5\nshard c1ad37aa\nshard 024497b1\n"
+        "shard 88c51526\ncrc32 a757d6b8\n";
     uint8_t bytes[4096] = "";
     save_epoch(2, &four);
     read_all(path, bytes);
     assert_string_equal((char *)bytes, wanted);
-    assert_int_equal(access(file_named(".e2s5u9304abba.0of4"), F_OK), 0);
+    assert_int_equal(access(file_named(".e2s5u26c21e5a.0of4"), F_OK), 0);
     conditions.settings[0] = ' '; // and texts that are easily misread
-    memset(conditions.folder, ' ', sizeof conditions.folder - 1);
+    memset(conditions.data, ' ', sizeof conditions.data - 1);
     save_epoch(2, &four);
     assert_true(is_epoch(2));
 }
@@ -360,17 +367,13 @@ TEST(conditions_are_compared) {
         save_epoch(2, forms[form]);
         was_trained_with("");
         strcpy(conditions.settings, "sgd, lr 0.2");
-        strcpy(conditions.folder, "another/place");
         was_trained_with("sgd, lr 0.1");
-        conditions.samples = 641;
-        refused("was trained with 640 images of data/mnist (checksum abcdef01), "
-                "not with 641 of another/place (checksum abcdef01)");
-        conditions.samples = 640;
-        conditions.checksum = 2;
-        refused("not with 640 of another/place (checksum 00000002)");
-        conditions.samples = 5 * 64 - 1;
-        save_epoch(2, forms[form]);
-        refused("has 5 steps of an epoch, but 319 images make only 4");
+        strcpy(conditions.data, "number of images: 641, checksum: abcdef01, ");
+        refused("was trained with \"number of images: 640\", and the data here has \"number of "
+                "images: 641\"");
+        strcpy(conditions.data, "number of images: 640, checksum: abcdef02, ");
+        refused("was trained with \"checksum: abcdef01\", and the data here has \"checksum: "
+                "abcdef02\"");
     }
 }
 
@@ -406,9 +409,9 @@ TEST(snapshot_of_another_training_is_refused) {
 
 TEST(other_versions_are_refused) {
     uint8_t bytes[4096];
-    for (int version = 1; version <= 3; version += 2) {
+    for (int version = 2; version <= 4; version += 2) {
         char manifest[128], reason[128];
-        snprintf(reason, sizeof reason, "is of version %d, this program reads version 2", version);
+        snprintf(reason, sizeof reason, "is of version %d, this program reads version 3", version);
         snprintf(manifest, sizeof manifest, "MANIFEST %d\nmodel mlp 1-2\n", version);
         write_all(path, manifest, strlen(manifest));
         refused(reason);
@@ -514,14 +517,14 @@ TEST(shards_that_are_replaced_meanwhile_are_read_again) {
 
 // The file has the right name and is complete, but belongs to another snapshot.
 TEST(shard_of_another_snapshot_is_refused) {
-    static const char *const reasons[] = {"is of another step", "is of another step", "--seed 8",
-                                          "wrong size"};
+    static const char *const reasons[] = {"belongs to another save", "belongs to another save",
+                                          "--seed 8", "wrong size"};
     char why[WHY_SIZE] = "";
     save_epoch(2, &four);
     struct snapshot *all = whole(2);
     for (int i = 0; i < 4; i++) {
         struct snapshot *shard = shard_of(all, i == 3 ? &three : &four, 1);
-        shard->progress.epochs += i == 0;
+        shard->values[0] += i == 0; // of a run that came here in another way
         shard->progress.step += i == 1;
         shard->seed += i == 2;
         assert_int_equal(snapshot_save(shard_file(2, &four, 1), shard, why), 0);
@@ -532,13 +535,36 @@ TEST(shard_of_another_snapshot_is_refused) {
     free(all);
 }
 
+// Of equal sizes, and of different ones. A copy is no better than an exchange.
+TEST(exchanged_shards_are_refused) {
+    static const struct sharding stages = {3, 3, {13, 4, 6}, {{0, 1}, {1, 1}, {2, 1}}};
+    const struct sharding *saved[] = {&three, &stages};
+    for (int i = 0; i < 4; i++) {
+        char first[PATH_MAX + 128], second[PATH_MAX + 128], why[WHY_SIZE] = "";
+        struct snapshot found;
+        const struct sharding *cut = saved[i / 2];
+        save_epoch(2, cut);
+        snprintf(first, sizeof first, "%s", shard_file(2, cut, 0));
+        snprintf(second, sizeof second, "%s", shard_file(2, cut, 1));
+        assert_int_equal(rename(first, temporary) || rename(second, first), 0);
+        assert_int_equal(i % 2 ? link(first, second) : rename(temporary, second), 0);
+        shard_refused(&one, 0, "is shard 1 of 3, but shard 0 is wanted");
+        shard_refused(cut, 0, "is shard 1 of 3, but shard 0 is wanted");
+        is_refusal(snapshot_identify(path, &found, why), why, first, "but shard 0 is wanted");
+        if (i % 2)
+            assert_true(shard_is(2, cut, 1));
+        else
+            shard_refused(cut, 1, "is shard 0 of 3, but shard 1 is wanted");
+    }
+}
+
 TEST(hostile_manifests_are_refused) {
     static const struct {
         const char *shards, *units, *reason;
     } bad[] = {
         {"4", "", "do not fit"},
-        {"0", "unit 23\n", "do not fit"},
-        {"4097", "unit 23\n", "do not fit"},
+        {"0", "unit 23\n", "corrupt"},
+        {"4097", "unit 23\n", "corrupt"},
         {"4294967297", "unit 23\n", "corrupt"},
         {"4", "unit 22\n", "do not fit"},
         {"4", "unit 18446744073709551615\nunit 24\n", "corrupt"},
@@ -548,17 +574,18 @@ TEST(hostile_manifests_are_refused) {
         {"4", "unit 23 first 3 shards 2 columns 0 copies 0\n", "corrupt"},
         {"4", "unit 23 first 0 shards 1 columns 5 copies 0\n", "corrupt"},
         {"4", "unit 23 first 0 shards 1 columns 23 copies 0\n", "lacks its shard"},
-        {"4\nimages 640", "unit 23\n", "corrupt"},
+        {"4\ndata:x", "unit 23\n", "corrupt"},
         {"4", "unit 23\n", "lacks its shard"}, // this one is right
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char text[MANIFEST_SIZE];
         int size = snprintf(text, sizeof text,
-                            "MANIFEST 2\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\n"
+                            "MANIFEST 3\nmodel mlp 1-2\noptimizer adam\nseed 7\nbatch 64\n"
                             "epochs 2\nstep 5\nloss 0.10000000000000001\ncorrect 40\n"
-                            "samples 320\nshards %s\nimages 640\nchecksum abcdef01\n"
-                            "folder:data/mnist\nsettings:sgd, lr 0.1\n%s",
-                            bad[i].shards, bad[i].units);
+                            "samples 320\nshards %s\ndata:%s\nsettings:sgd, lr 0.1\n%s",
+                            bad[i].shards, conditions.data, bad[i].units);
+        for (int shard = atoi(bad[i].shards); shard > 0 && shard <= MOST_SHARDS; shard--)
+            size += sprintf(text + size, "shard 00000000\n");
         size += snprintf(text + size, sizeof text - (size_t)size, "crc32 %08lx\n",
                          crc32(0, (unsigned char *)text, (unsigned)size));
         write_all(path, text, (size_t)size);
@@ -605,26 +632,35 @@ TEST(without_locks_a_run_goes_on) {
 }
 
 // Many file systems report a full disk or quota only when the bytes must go to the disk, and others
-// when they are written.
+// when they are written. The disk may be full after any of the files. Nothing of this save stays.
 TEST(disk_full) {
     char why[WHY_SIZE] = "";
     struct rlimit before, full;
     getrlimit(RLIMIT_FSIZE, &before);
     full = (struct rlimit){100, before.rlim_max};
     signal(SIGXFSZ, SIG_IGN);
-    for (int form = 0; form < FORMS; form++) {
-        save_epoch(2, forms[form]);
+    for (int i = 0; i < 2 * FORMS; i++) {
+        const struct sharding *form = forms[i / 2];
+        int first = i % 2; // the run has no snapshot before
         struct snapshot *all = whole(3);
-        synced.error = ENOSPC;
-        is_refusal(save_cut(all, forms[form], why), why, path, "No space left on device");
-        is_refusal(snapshot_commit(path, all, &four, why), why, path, "No space left on device");
-        synced.error = 0;
+        for (int fits = 0; fits <= 2 * form->shards; fits++) {
+            unlink(path);
+            remove_shards(path);
+            if (!first)
+                save_epoch(2, form);
+            synced.error = ENOSPC;
+            synced.fits = fits;
+            is_refusal(save_cut(all, form, why), why, path, "No space left on device");
+            synced.error = 0;
+            assert_true(first || is_epoch(2));
+            assert_int_equal(files(), first ? 0 : form->shards + 1);
+        }
         setrlimit(RLIMIT_FSIZE, &full);
-        is_refusal(save_cut(all, forms[form], why), why, path, "File too large");
+        is_refusal(save_cut(all, form, why), why, path, "File too large");
         setrlimit(RLIMIT_FSIZE, &before);
         free(all);
-        assert_true(is_epoch(2));
-        assert_int_equal(files(), forms[form]->shards + 1);
+        assert_true(first || is_epoch(2));
+        assert_int_equal(files(), first ? 0 : form->shards + 1);
     }
 }
 
@@ -693,21 +729,24 @@ TEST(whole_and_shards_replace_each_other) {
     }
 }
 
-// The same training step with another cut and as many shards: the files that the manifest names
-// must stay.
-TEST(same_step_with_another_cut) {
+// The same training step with another cut and as many shards, or with other settings: the files
+// that the manifest names must stay.
+TEST(same_step_in_another_way) {
     char why[WHY_SIZE] = "";
-    save_epoch(2, &four);
-    struct snapshot *all = whole(2), *shard = shard_of(all, &other_four, 0);
-    assert_int_equal(shard_size(&four, 0), shard_size(&other_four, 0));
-    int result = snapshot_save_shard(path, shard, &other_four, 0, why);
-    free(all);
-    free(shard);
-    assert_int_equal(result, 0);
-    assert_true(is_epoch(2));
-    save_epoch(2, &other_four);
-    assert_true(is_epoch(2));
-    assert_int_equal(files(), 5);
+    for (int other_settings = 0; other_settings < 2; other_settings++) {
+        const struct sharding *cut = other_settings ? &four : &other_four;
+        save_epoch(2, &four);
+        struct snapshot *all = whole(2), *shard = shard_of(all, cut, 0);
+        assert_int_equal(shard_size(&four, 0), shard_size(&other_four, 0));
+        shard->conditions.settings[0] -= (char)other_settings;
+        assert_int_equal(snapshot_save_shard(path, shard, cut, 0, why), 0);
+        free(all);
+        free(shard);
+        assert_true(is_epoch(2));
+        save_epoch(2, cut);
+        assert_true(is_epoch(2));
+        assert_int_equal(files(), 5);
+    }
 }
 
 int main(void) {

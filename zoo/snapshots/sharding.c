@@ -27,8 +27,6 @@ static size_t piece_size(const struct sharding *s, int i, int number) {
 }
 
 int sharding_fits(const struct sharding *s, size_t parameters) {
-    if (s->shards < 1 || s->shards > MOST_SHARDS)
-        return 0;
     for (int i = 0; i < s->units; i++) {
         const struct division *d = &s->division[i];
         if (s->unit[i] > parameters || d->first < 0 || d->shards < 0 || d->columns < 0 ||

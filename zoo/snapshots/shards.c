@@ -20,51 +20,56 @@ static size_t count_parameters(const struct sharding *sharding) {
     return sum;
 }
 
-// Units that are divided as usual have the checksum of their sizes, as in files of older programs.
-static uint32_t checksum(const struct sharding *sharding) {
-    static const struct division usual[MOST_UNITS];
-    size_t units = sharding->units;
-    uLong crc = crc32_z(0, (const unsigned char *)sharding->unit, units * sizeof *sharding->unit);
-    if (memcmp(sharding->division, usual, units * sizeof *usual))
-        crc = crc32_z(crc, (const unsigned char *)sharding->division, units * sizeof *usual);
-    return (uint32_t)crc;
+// The names of a save's shards begin like this. No other save has the same, unless it has also the
+// same values: so a shard replaces none that a manifest still names.
+static void save_name(char name[PATH_SIZE], const char *path, const struct snapshot *s,
+                      const struct sharding *sharding) {
+    static char text[MANIFEST_SIZE];
+    size_t size = print_save(text, s, sharding);
+    follow_links(name, path);
+    size_t length = strlen(name);
+    snprintf(name + length, PATH_SIZE - length, ".e%lds%ldu%08lx", (long)s->progress.epochs,
+             (long)s->progress.step, crc32_z(0, (unsigned char *)text, size));
 }
 
 static void shard_path(char name[PATH_SIZE], const char *path, const struct snapshot *s,
                        const struct sharding *sharding, int number) {
-    follow_links(name, path);
+    save_name(name, path, s, sharding);
     size_t length = strlen(name);
-    snprintf(name + length, PATH_SIZE - length, ".e%lds%ldu%08x.%dof%d", (long)s->progress.epochs,
-             (long)s->progress.step, checksum(sharding), number, sharding->shards);
+    snprintf(name + length, PATH_SIZE - length, ".%dof%d", number, sharding->shards);
 }
 
 // A file is a shard of path only if shard_path could have made its name. An unfinished shard also
 // has .tmp at the end.
-static void remove_others(const char *path, const struct snapshot *s, const struct sharding *kept) {
-    char folder[PATH_SIZE], name[PATH_SIZE], keep[PATH_SIZE];
+void remove_shards(const char *link) {
+    char path[PATH_SIZE], folder[PATH_SIZE], name[PATH_SIZE], keep[PATH_SIZE] = "none",
+                                                              why[WHY_SIZE];
+    follow_links(path, link);
     const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
     unsigned long epochs, step;
-    unsigned units, number, shards;
+    unsigned crc, number, shards;
+    struct snapshot kept;
+    struct manifest manifest;
+    int found = read_manifest(path, &kept, &manifest, why);
+    if (found < 0)
+        return;
+    if (found)
+        save_name(keep, "", &kept, &manifest.sharding);
     snprintf(folder, sizeof folder, "%s", path);
     DIR *entries = opendir(dirname(folder));
     for (struct dirent *entry; entries && (entry = readdir(entries));) {
         const char *end = entry->d_name + strlen(base);
         if (strncmp(entry->d_name, base, strlen(base)) ||
-            sscanf(end, ".e%18lus%18luu%8x.%9uof%9u", &epochs, &step, &units, &number, &shards) !=
-                5)
+            sscanf(end, ".e%18lus%18luu%8x.%9uof%9u", &epochs, &step, &crc, &number, &shards) != 5)
             continue;
-        int length = sprintf(name, ".e%lus%luu%08x.%uof%u", epochs, step, units, number, shards);
-        shard_path(keep, "", s, kept, (int)number);
-        if (!strncmp(end, name, length) && (!end[length] || !strcmp(end + length, ".tmp")) &&
-            strcmp(end, keep))
+        int length = sprintf(name, ".e%lus%luu%08x.%uof%u", epochs, step, crc, number, shards);
+        if (strncmp(end, name, length))
+            continue;
+        if (end[length] ? !strcmp(end + length, ".tmp") : strncmp(end, keep, strlen(keep)))
             unlinkat(dirfd(entries), entry->d_name, 0);
     }
     if (entries)
         closedir(entries);
-}
-
-void remove_shards(const char *path) {
-    remove_others(path, &(struct snapshot){.parameters = 0}, &(struct sharding){0});
 }
 
 int snapshot_save_shard(const char *path, const struct snapshot *s, const struct sharding *sharding,
@@ -74,15 +79,34 @@ int snapshot_save_shard(const char *path, const struct snapshot *s, const struct
     return snapshot_write(name, s, why);
 }
 
+// Reads the checksum at the end of a file. Returns 0, or -1 with the reason in errno.
+static int read_checksum(const char *name, uint32_t *checksum) {
+    FILE *file = fopen(name, "rbe");
+    int failed = !file || fseek(file, -(long)sizeof *checksum, SEEK_END) ||
+                 fread(checksum, sizeof *checksum, 1, file) != 1;
+    if (file)
+        fclose(file);
+    return -failed;
+}
+
 int snapshot_commit(const char *name, const struct snapshot *s, const struct sharding *sharding,
                     char why[WHY_SIZE]) {
-    char path[PATH_SIZE], text[MANIFEST_SIZE];
+    static char text[MANIFEST_SIZE];
+    char path[PATH_SIZE], shard[PATH_SIZE];
+    struct manifest manifest = {*sharding};
     follow_links(path, name);
-    size_t size = print_manifest(text, s, sharding);
-    if (write_whole(path, &(struct iovec){text, size}, 1, why))
-        return -1;
-    remove_others(path, s, sharding);
-    return 0;
+    int failed = 0;
+    for (int i = 0; i < sharding->shards && !failed; i++) {
+        shard_path(shard, path, s, sharding, i);
+        if (read_checksum(shard, &manifest.checksums[i]))
+            failed = refuse(why, "cannot write snapshot %.200s: its shard %.200s is not there: %s",
+                            path, shard, strerror(errno));
+    }
+    size_t size = print_manifest(text, s, &manifest);
+    if (!failed)
+        failed = write_whole(path, &(struct iovec){text, size}, 1, why);
+    remove_shards(path);
+    return failed;
 }
 
 // One shard: its number in a sharding.
@@ -124,15 +148,26 @@ static void copy_overlaps(struct snapshot *s, struct shard to, const struct snap
                    overlap.count * sizeof(float));
 }
 
-// Returns 1 if the file of a shard was read with this result, else -1. Then the reason in why,
-// which is about the file, also names the snapshot at path.
-static int must_be_there(const char *path, const char *name, int result, char why[WHY_SIZE]) {
+// Returns 1 if shard i was read with this result and is the one of the manifest, else -1. Then the
+// reason in why, which is about the file, also names the snapshot at path.
+static int must_be_there(const char *path, const struct manifest *manifest, int i, const char *name,
+                         int result, char why[WHY_SIZE]) {
     char reason[WHY_SIZE];
+    int shards = manifest->sharding.shards, other = 0;
+    uint32_t checksum = 0;
+    read_checksum(name, &checksum); // 0 if that fails, and then result tells why
     if (result == 0)
         return refuse(why, "snapshot %.200s lacks its shard %.200s: %s", path, name,
                       strerror(ENOENT));
-    if (result == 1)
+    if (result == 1 && checksum == manifest->checksums[i])
         return 1;
+    while (other < shards && checksum != manifest->checksums[other])
+        other++;
+    if (other < shards && other != i)
+        return refuse(why, "snapshot %.200s: %.200s is shard %d of %d, but shard %d is wanted",
+                      path, name, other, shards, i);
+    if (result == 1)
+        return refuse(why, "snapshot %.200s: its shard %.200s belongs to another save", path, name);
     snprintf(reason, sizeof reason, "%s", why);
     return refuse(why, "snapshot %.200s has a shard that is refused: %.700s", path, reason);
 }
@@ -155,11 +190,13 @@ static int load_overlaps(const char *name, struct snapshot *s, struct shard to, 
 static int load_shard(const char *path, struct snapshot *s, struct shard to, char why[WHY_SIZE]) {
     char name[PATH_SIZE];
     struct snapshot found;
-    struct sharding saved, whole = {1, 1, {count_parameters(to.sharding)}};
+    struct manifest manifest;
+    const struct sharding *saved = &manifest.sharding;
+    struct sharding whole = {1, 1, {count_parameters(to.sharding)}};
     struct overlap overlap;
     if (!device_computes())
         return snapshot_read(path, s, why); // which refuses this
-    int result = read_manifest(path, &found, &saved, why);
+    int result = read_manifest(path, &found, &manifest, why);
     if (result == 0 && to.sharding->shards == 1)
         return snapshot_read(path, s, why); // without a copy
     memset(s->values, 0, (s->parameters + s->state_size) * sizeof(float));
@@ -167,38 +204,38 @@ static int load_shard(const char *path, struct snapshot *s, struct shard to, cha
         return load_overlaps(path, s, to, (struct shard){&whole, 0}, why);
     if (result < 0 || snapshot_check(path, &found, s, why))
         return -1;
-    if (!sharding_fits(&saved, *whole.unit))
+    if (!sharding_fits(saved, *whole.unit))
         return refuse(why, "snapshot %.300s is corrupt: its units or shards do not fit the model",
                       path);
     if (snapshot_accept(path, &found, s, why))
         return -1;
-    for (int i = 0; i < saved.shards && result == 1; i++) {
-        struct shard from = {&saved, i};
+    for (int i = 0; i < saved->shards && result == 1; i++) {
+        struct shard from = {saved, i};
         size_t parameter = 0;
         if (!next_overlap(to, from, &parameter, &overlap))
             continue;
-        shard_path(name, path, &found, &saved, i);
-        result = must_be_there(path, name, load_overlaps(name, s, to, from, why), why);
-        if (result == 1 && (s->progress.epochs != found.progress.epochs ||
-                            s->progress.step != found.progress.step))
-            return refuse(why, "snapshot %.200s: its shard %.200s is of another step", path, name);
+        shard_path(name, path, &found, saved, i);
+        result = load_overlaps(name, s, to, from, why);
+        result = must_be_there(path, &manifest, i, name, result, why);
     }
     return result;
 }
 
 static int identify(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
-    struct sharding saved;
+    struct manifest manifest;
+    const struct sharding *saved = &manifest.sharding;
     char name[PATH_SIZE];
     struct snapshot shard;
-    int result = read_manifest(path, s, &saved, why);
+    int result = read_manifest(path, s, &manifest, why);
     if (result == 0)
         return snapshot_read_header(path, s, why);
     if (result < 0 || snapshot_check(path, s, s, why))
         return -1;
-    shard_path(name, path, s, &saved, 0);
-    if (must_be_there(path, name, snapshot_read_header(name, &shard, why), why) < 0)
+    shard_path(name, path, s, saved, 0);
+    result = snapshot_read_header(name, &shard, why);
+    if (must_be_there(path, &manifest, 0, name, result, why) < 0)
         return -1;
-    s->parameters = count_parameters(&saved);
+    s->parameters = count_parameters(saved);
     s->state_size = s->parameters * (shard.state_size / shard.parameters);
     return 1;
 }

@@ -1,11 +1,12 @@
 // Snapshots in shards: each shard (zoo/snapshots/sharding.h) has its own file, with the format of a
 // whole snapshot: first the parameters, then each optimizer state. The file at the snapshot's path
-// is a manifest: a short text with the run, its progress, and how the values are divided.
+// is a manifest (zoo/snapshots/manifest.h), whose checksums tell whether a file is the right shard.
 #pragma once
 #include "common/snapshots/snapshot_file.h"
 #include "zoo/snapshots/sharding.h"
 
-// Functions of struct catalogue (common/training/catalogue.h).
+// Functions of struct catalogue (common/training/catalogue.h). remove_shards keeps those that a
+// manifest at path names. A rank that cannot save its shard calls it when no other rank saves.
 int identify_shards(const char *path, struct snapshot *snapshot, char why[WHY_SIZE]);
 int load_shards(const char *path, struct snapshot *snapshot, char why[WHY_SIZE]);
 void remove_shards(const char *path);
@@ -17,8 +18,8 @@ int snapshot_load_shard(const char *path, struct snapshot *shard, const struct s
                         int number, char why[WHY_SIZE]);
 
 // Saves one shard completely or not at all, in a file beside path, whose name is
-// path.e<epochs>s<step>u<CRC-32 of the units>.<shard>of<shards>, so it replaces no file of another
-// snapshot. The file at path stays as it is. Returns 0, or -1 with the reason in why.
+// path.e<epochs>s<step>u<CRC-32 of the run and the units>.<shard>of<shards>, so it replaces no file
+// of another snapshot. The file at path stays as it is. Returns 0, or -1 with the reason in why.
 int snapshot_save_shard(const char *path, const struct snapshot *shard,
                         const struct sharding *sharding, int number, char why[WHY_SIZE]);
 

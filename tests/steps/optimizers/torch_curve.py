@@ -51,7 +51,7 @@ def rate(optimizer):
 
 
 def load_model(path):
-    values = torch.from_numpy(numpy.fromfile(path, "<f4", offset=1016)).double()
+    values = torch.from_numpy(numpy.fromfile(path, "<f4", offset=1256)).double()
     layers, at = [], 0
     for inputs, outputs in zip(WIDTHS, WIDTHS[1:]):
         layer = torch.nn.Linear(inputs, outputs).double()
