@@ -229,8 +229,7 @@ static int is_product(const struct layer *l) {
 
 // Layers inside of a pair compute each value, or each head, on its own.
 static int can_be_inside(const struct layer *l) {
-    return l->kind == &bias || l->kind == &gelu_layer || l->kind == &dropout ||
-           l->kind == &attention;
+    return l->kind->elementwise || l->kind == &attention;
 }
 
 // Returns 1 if a product of a whole model and the next one can be a pair.
@@ -244,13 +243,13 @@ static int begins_pair(const struct model *whole, const struct layer *l) {
 
 // Queries, keys and values are three matrices in one. Each part has a share of each of them.
 static int groups_of(const struct layer *l) {
-    const struct layer *next = l[1].kind == &bias ? l + 2 : l + 1;
+    const struct layer *next = l[1].kind->elementwise ? l + 2 : l + 1;
     return next->kind == &attention ? 3 : 1;
 }
 
 // The bias of the first layer of a pair may be a layer of its own.
 static int is_bias_of_first(const struct layer *l) {
-    return (l->kind == &bias || l->kind == &gelu_layer) && how_divided(l - 1) == BY_OUTPUTS;
+    return l->kind->elementwise && l->parameters && how_divided(l - 1) == BY_OUTPUTS;
 }
 
 static void resize(struct model *m, struct layer *l, int rows, int outputs, size_t parameters) {
@@ -294,7 +293,7 @@ static void divide(struct model *m, struct layer *l) {
     } else if (is_product(l) && begins_pair(p->whole, whole)) {
         divide_first(m, l);
         p->in_pair = 1;
-    } else if (p->in_pair) { // dropout or attention
+    } else if (p->in_pair && (l->kind == &dropout || l->kind == &attention)) {
         dropping->shares = p->count;
         dropping->share = p->number;
         if (l->kind == &attention) {
@@ -310,22 +309,26 @@ static void divide(struct model *m, struct layer *l) {
     }
 }
 
-// Returns 0, or -1 if the layer cannot be divided equally.
-static int check(const struct layer *l, const struct layer *whole, int parts, char why[WHY_SIZE]) {
-    int heads = l->kind == &attention ? settings_of(whole)->attention.heads.heads : 0;
-    int divided = how_divided(l) == BY_OUTPUTS && groups_of(l) == 1;
-    int outputs = divided ? product_of(whole).outputs : 0;
-    if (heads % parts)
-        return refuse(why, "want a divisor of the %d heads", heads);
-    if (outputs % parts)
-        return refuse(why, "want a divisor of the %d outputs of a dense layer", outputs);
+// Counts the products. Returns 0, or -1 if a layer cannot be divided equally.
+static int check(const struct layer *l, const struct layer *whole, int count, char why[WHY_SIZE]) {
+    for (int i = 0; i < count; i++) {
+        int heads = l[i].kind == &attention ? settings_of(&whole[i])->attention.heads.heads : 0;
+        enum divided how = how_divided(&l[i]);
+        int divided = how == BY_OUTPUTS && groups_of(&l[i]) == 1;
+        int outputs = divided ? product_of(&whole[i]).outputs : 0;
+        if (heads % parts->count)
+            return refuse(why, "want a divisor of the %d heads", heads);
+        if (outputs % parts->count)
+            return refuse(why, "want a divisor of the %d outputs of a dense layer", outputs);
+        parts->pairs += how == BY_INPUTS;
+        parts->whole_products += is_product(&l[i]) && how == NOT_DIVIDED;
+    }
     return 0;
 }
 
 int build_part(struct model *m, const struct model *whole, struct parts *p,
                const struct training_options *options, const struct dataset *set,
                char why[WHY_SIZE]) {
-    int pairs = 0;
     if (p->count == 1)
         return model_build(m, options, set, why);
     if (p->own_tokens && !set->tokens)
@@ -337,19 +340,10 @@ int build_part(struct model *m, const struct model *whole, struct parts *p,
     append_hook = divide;
     int failed = model_build(m, options, set, why);
     append_hook = NULL;
-    if (failed)
+    if (failed || check(m->layers, whole->layers, m->count, why) ||
+        check(m->inner, whole->inner, m->inner_count, why))
         return -1;
-    for (int i = 0; i < m->count; i++) {
-        if (check(&m->layers[i], &whole->layers[i], p->count, why))
-            return -1;
-        pairs += how_divided(&m->layers[i]) == BY_INPUTS;
-    }
-    for (int i = 0; i < m->inner_count; i++) {
-        if (check(&m->inner[i], &whole->inner[i], p->count, why))
-            return -1;
-        pairs += how_divided(&m->inner[i]) == BY_INPUTS;
-    }
-    if (!pairs)
+    if (!p->pairs)
         return refuse(why, "--model %s has no pairs of dense layers, and only they can be divided",
                       options->model);
     return 0;

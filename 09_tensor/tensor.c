@@ -109,7 +109,12 @@ double checksum_of_copies(const struct pipeline *p, const float *parameters, cud
 
 void print_tensor(const struct parts *parts, const struct place *place) {
     int across = place->local_world && place->local_world % parts->count;
-    say("tensor    %d part%s of each pair of matrices%s%s\n", parts->count, PLURAL(parts->count),
+    if (parts->count == 1) {
+        say("tensor    1 part: each matrix is whole\n");
+        return;
+    }
+    say("tensor    %d parts of %d pair%s of matrices, %d other%s whole%s%s\n", parts->count,
+        parts->pairs, PLURAL(parts->pairs), parts->whole_products, PLURAL(parts->whole_products),
         parts->own_tokens ? ", other layers divided by tokens" : "",
         across ? ", on several nodes, which is slow" : "");
 }

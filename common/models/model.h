@@ -64,6 +64,8 @@ struct layer_kind {
                      const float *x, float *y, float *dy, float *dx, float *gradients, int b);
     // Returns the bytes of scratch that forward and backward need. NULL: none.
     size_t (*scratch)(const struct layer *layer, cudaDataType type, int b);
+    // 1: each output depends on one input and, if there are parameters, on a bias of its channel.
+    int elementwise;
 };
 
 enum { MOST_VALUES = 1 << 30 }; // of a sample in a layer, in its outputs or its workspace

@@ -83,7 +83,7 @@ said() {
 step5||4|Open MPI's variables
 step7|--strategy hybrid|2|= 4 ranks x 16
 step8||2|2 stages, 2 replicas
-step9||4|tensor    2 parts of each pair of matrices
+step9||4|tensor    2 parts of 1 pair of matrices
 END
 }
 

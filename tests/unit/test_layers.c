@@ -687,7 +687,7 @@ static float initial_value(const struct layer *l, size_t i) {
                                             : 0;
     if (is_norm(l))
         return i < (size_t)l->in.channels;
-    if (l->kind == &bias || l->kind == &gelu_layer)
+    if (l->kind->elementwise)
         return 0;
     if (deviation != 0)
         return deviation * rng_normal(SEED, l->first + i);

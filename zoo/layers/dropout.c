@@ -44,8 +44,8 @@ static void dropout_backward(const struct layer *l, const struct pass *pass, con
         drop_all(l, pass, dy, dx, b);
 }
 
-const struct layer_kind dropout = {"dropout", initialise_nothing, dropout_forward,
-                                   dropout_backward};
+const struct layer_kind dropout = {"dropout", initialise_nothing, dropout_forward, dropout_backward,
+                                   .elementwise = 1};
 
 void append_dropout(struct model *m, float rate) {
     int number = m->count + m->inner_count;

@@ -97,7 +97,8 @@ static size_t bias_scratch(const struct layer *l, cudaDataType type, int b) {
     return (size_t)column_slices(b * l->in.height) * l->in.channels * sizeof(float);
 }
 
-const struct layer_kind bias = {"bias", bias_initialise, bias_forward, bias_backward, bias_scratch};
+const struct layer_kind bias = {"bias",        bias_initialise, bias_forward,
+                                bias_backward, bias_scratch,    1};
 
 static void append_with_bias(struct model *m, const struct layer_kind *kind) {
     model_append(m, kind, m->out, 0, m->out.channels);
@@ -120,8 +121,8 @@ static void gelu_backward(const struct layer *l, const struct pass *pass, const 
                        pass->stream);
 }
 
-const struct layer_kind gelu_layer = {"gelu", bias_initialise, gelu_forward, gelu_backward,
-                                      bias_scratch};
+const struct layer_kind gelu_layer = {"gelu",        bias_initialise, gelu_forward,
+                                      gelu_backward, bias_scratch,    1};
 
 void append_gelu(struct model *m) {
     append_with_bias(m, &gelu_layer);
