@@ -17,7 +17,7 @@ BUILD := build/$(DEVICE)
 ARCH :=
 
 CFLAGS := -O3 -g
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -I. -Wall -Wextra -Wno-missing-field-initializers $(if $(WERROR),-Werror) -fno-math-errno -fno-trapping-math -MMD -MP -pthread $(CFLAGS)
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -I. -Wall -Wextra -Wno-missing-field-initializers $(if $(WERROR),-Werror) -fno-math-errno -fno-trapping-math -ffp-contract=off -MMD -MP -pthread $(CFLAGS)
 NVCC_FLAGS = $(if $(ARCH),-arch=$(if $(filter-out all all-major native,$(ARCH)),sm_)$(ARCH),$(GENERATIONS)) -O3 -I. --threads 0 \
 	-Xcompiler -Wall,-Wextra$(if $(WERROR),$(comma)-Werror) $(if $(WERROR),-Werror all-warnings)
 comma := ,
@@ -84,7 +84,7 @@ $(BUILD)/libs.mk:
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
 # If the flags differ from those of the last build, make rebuilds everything.
-FLAGS_NOW = $(BESIDE) $(CC) $(ALL_CFLAGS) $(VECTORS) $(NVCC_FLAGS) $(LIB_FLAGS) $(NCCL_FLAGS)
+FLAGS_NOW = $(BESIDE) $(CC) $(ALL_CFLAGS) $(NVCC_FLAGS) $(LIB_FLAGS) $(NCCL_FLAGS)
 $(BUILD)/flags: always
 	@mkdir -p $(@D)
 	@echo '$(FLAGS_NOW)' | cmp -s - $@ || echo '$(FLAGS_NOW)' >$@
@@ -92,9 +92,6 @@ $(BUILD)/flags: always
 ifeq ($(DEVICE),cpu)
 # gcc keeps calls at the end of functions, so that the checker of ordering can report their lines.
 ALL_CFLAGS += -Icpu_device/include -fno-optimize-sibling-calls
-# Vectors of 256 bits make kernels faster, and change no bit of a result, because AVX2 has no fused multiply-add.
-VECTORS := $(if $(shell grep -wm1 avx2 /proc/cpuinfo 2>/dev/null),-mavx2)
-$(BUILD)/common/kernels/%.o $(BUILD)/zoo/kernels/%.o: private ALL_CFLAGS += $(VECTORS)
 endif
 
 $(BUILD)/%.o: %.c $(BUILD)/flags

@@ -135,7 +135,7 @@ fi
 
 # oneDNN has fast kernels for x86-64 only. The number of its threads can be limited if it is built with OpenMP.
 # PRODUCTS=cblas skips oneDNN.
-if [ "$(uname -m)" = x86_64 ] && [ "${PRODUCTS:-}" != cblas ]; then
+if echo __x86_64__ | ${CC:-cc} -E -P - | grep -qx 1 && [ "${PRODUCTS:-}" != cblas ]; then
     base=-lgomp
     onednn=$(find_in -ldnnl dnnl.h 'sizeof(char[DNNL_CPU_RUNTIME == DNNL_RUNTIME_OMP ? 1 : -1]) + (size_t)dnnl_sgemm % 2' \
         CONDA_PREFIX /usr) && printf 'LIB_FLAGS := -DWITH_ONEDNN %s %s %s\n' "$onednn" "$base" "$zlib" && exit

@@ -24,7 +24,7 @@ static void prefetch(const uint8_t *values, size_t count) {
         __builtin_prefetch(values + i);
 }
 
-static void run_gather_batch(void *arguments, size_t from, size_t to) {
+ALSO_AVX2 static void run_gather_batch(void *arguments, size_t from, size_t to) {
     struct gather_batch a = *(struct gather_batch *)arguments;
     size_t inputs = a.x ? (size_t)a.set.inputs : 0, targets = (size_t)a.set.targets;
     size_t channels = (size_t)a.set.shape.channels;
@@ -76,7 +76,7 @@ struct add_bias {
     int relu;
 };
 
-static void run_add_bias(void *arguments, size_t from, size_t to) {
+ALSO_AVX2 static void run_add_bias(void *arguments, size_t from, size_t to) {
     struct add_bias a = *(struct add_bias *)arguments;
     for (size_t row = from; row < to; row++) {
         float *y = a.y + row * a.cols;
@@ -100,7 +100,7 @@ struct sum_rows {
     size_t rows, cols;
 };
 
-static void run_sum_rows(void *arguments, size_t from, size_t to) {
+ALSO_AVX2 static void run_sum_rows(void *arguments, size_t from, size_t to) {
     struct sum_rows a = *(struct sum_rows *)arguments;
     for (size_t col = from; col < to; col++)
         a.sums[col] = 0.f;
@@ -130,7 +130,7 @@ struct softmax_cross_entropy {
 };
 
 // Adds the rows of lanes from..to.
-static void run_softmax_cross_entropy(void *arguments, size_t from, size_t to) {
+ALSO_AVX2 static void run_softmax_cross_entropy(void *arguments, size_t from, size_t to) {
     struct softmax_cross_entropy a = *(struct softmax_cross_entropy *)arguments;
     for (size_t lane = from; lane < to; lane++)
         for (size_t row = lane; row < a.rows; row += STATS_LANES) {

@@ -2,15 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined __AVX2__ // tools/build.mk has found it on the machine that built the kernels
-__attribute__((constructor)) static void check_processor(void) {
-    __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2"))
-        fail("this processor has no AVX2, and the program was built on one that has it: run make "
-             "again on this machine");
-}
-#endif
-
 void *cpu_kernel_view(const void *pointer, size_t width, size_t pitch, size_t rows,
                       const char *kernel, const char *array, int written) {
     size_t bytes = width && rows ? (rows - 1) * pitch + width : 0;

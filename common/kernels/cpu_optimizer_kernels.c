@@ -10,7 +10,7 @@ struct sgd_step {
     float lr, momentum, weight_decay;
 };
 
-static void run_sgd_step(void *arguments, size_t from, size_t to) {
+ALSO_AVX2 static void run_sgd_step(void *arguments, size_t from, size_t to) {
     struct sgd_step a = *(struct sgd_step *)arguments;
     for (size_t i = from; i < to; i++) {
         // Adding -0 changes no gradient; adding +0 would turn -0 into +0.

@@ -161,6 +161,24 @@ on_cpu_device() { # COMMAND...: it runs there, and says once why
     [[ ${lines[-1]} == *"not digits"* ]]
 }
 
+@test "programs choose AVX2 when they begin, and no compiler fuses a multiplication and an addition" {
+    # A compiler for another processor knows no such flag.
+    printf '#!/bin/sh\ncase " $*" in *" -m"*) exit 1 ;; esac\nexec cc "$@"\n' >other
+    chmod +x other
+    local kernels=({common,zoo}/kernels/cpu_*.c)
+    kernels=("${kernels[@]/#/build/other/}") kernels=("${kernels[@]/%.c/.o}")
+    make -s -j2 CC=./other DEVICE=cpu BUILD=build/other "${kernels[@]}"
+    [ "$(uname -m)" = x86_64 ] || skip "AVX2 is for x86-64"
+    # shellcheck disable=SC2016 # awk expands it
+    run -0 awk '/^[0-9a-f]+ </ { name = $2 } /%ymm/ { print name }' <(objdump -d "${kernels[@]}")
+    grep -q '^<run_sgd_step.avx2' <<<"$output"
+    run ! grep -v avx2 <<<"$output"
+    command -v clang || skip "clang is not installed, and gcc fuses nothing with -std=c11"
+    make -s -j2 CC='clang -mfma' DEVICE=cpu BUILD=build/fused build/fused/{common/kernels/cpu_,zoo/kernels/cpu_attention_}kernels.o
+    make -s -C cpu_device CC='clang -mfma' BUILD=../build/fused ../build/fused/src/reduce.o
+    run ! grep -E 'vfn?m(add|sub)' <(objdump -d build/fused/{common,zoo}/kernels/*.o build/fused/src/reduce.o)
+}
+
 # Makes a compiler that does not find this header.
 compiler_without() { # HEADER
     cat >without <<END

@@ -36,8 +36,8 @@ typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4
 
 // c[i, j] += the sum over t of a(i, t) * b[t, j], where a(i, t) = a[i * a_row + t * a_term]. Rows
 // and columns are multiples of LANES. LANES vectors hold a part of c.
-static void add_product(size_t rows, size_t columns, size_t terms, const float *a, size_t a_row,
-                        size_t a_term, const float *b, float *c) {
+ALSO_AVX2 static void add_product(size_t rows, size_t columns, size_t terms, const float *a,
+                                  size_t a_row, size_t a_term, const float *b, float *c) {
     for (size_t i = 0; i < rows; i += LANES)
         for (size_t j = 0; j < columns; j += LANES) {
             lanes sums[LANES];
@@ -54,8 +54,8 @@ static void add_product(size_t rows, size_t columns, size_t terms, const float *
 }
 
 // Copies count rows of width values, pitch values apart, to a block. Its other columns stay 0.
-static void read_rows(const struct attention_inputs *a, const void *from, size_t at, size_t pitch,
-                      size_t count, size_t columns, float *block) {
+ALSO_AVX2 static void read_rows(const struct attention_inputs *a, const void *from, size_t at,
+                                size_t pitch, size_t count, size_t columns, float *block) {
     size_t width = (size_t)a->width;
     for (size_t i = 0; i < count; i++, at += pitch)
         if (a->type == CUDA_R_32F)
@@ -67,8 +67,8 @@ static void read_rows(const struct attention_inputs *a, const void *from, size_t
 }
 
 // The way back.
-static void write_rows(const struct attention_inputs *a, void *to, size_t at, size_t pitch,
-                       size_t count, size_t columns, const float *block) {
+ALSO_AVX2 static void write_rows(const struct attention_inputs *a, void *to, size_t at,
+                                 size_t pitch, size_t count, size_t columns, const float *block) {
     size_t width = (size_t)a->width;
     for (size_t i = 0; i < count; i++, at += pitch)
         for (size_t d = 0; d < width; d++)
@@ -76,7 +76,7 @@ static void write_rows(const struct attention_inputs *a, void *to, size_t at, si
 }
 
 // Rounds the inputs of a product to the type of the values.
-static void round_scores(const struct attention_inputs *a, float *scores) {
+ALSO_AVX2 static void round_scores(const struct attention_inputs *a, float *scores) {
     for (int i = 0; a->type == CUDA_R_16BF && i < BLOCK * BLOCK; i++)
         scores[i] = float_of(bfloat16_of(scores[i]));
 }
@@ -161,7 +161,8 @@ static void drop_shares(const struct attention_inputs *a, const struct place *at
 }
 
 // Adds a block of keys and their values to a block of queries.
-static void add_keys(const struct attention_inputs *a, const struct place *at, struct blocks *b) {
+ALSO_AVX2 static void add_keys(const struct attention_inputs *a, const struct place *at,
+                               struct blocks *b) {
     size_t n = at->columns;
     float before[BLOCK], scale = 1 / sqrtf((float)a->width);
     compute_scores(at, b, b->keys, b->transposed_queries, b->scores);
@@ -215,7 +216,7 @@ static struct blocks new_blocks(const struct attention_inputs *a, size_t all_key
 }
 
 // Computes the heads from..to of the batch.
-static void run_attend(void *arguments, size_t from, size_t to) {
+ALSO_AVX2 static void run_attend(void *arguments, size_t from, size_t to) {
     const struct attending *attending = arguments;
     const struct attention_inputs *a = &attending->in;
     float scale = 1 / sqrtf((float)a->width);
@@ -250,8 +251,8 @@ static void run_attend(void *arguments, size_t from, size_t to) {
 
 // Computes the scores of a block again. Turns them into the shares that forward multiplied by the
 // values, and dscores into the gradients of the scores: p * (dp - delta) / sqrt(width).
-static void compute_dscores(const struct attending *attending, const struct place *at,
-                            struct blocks *b) {
+ALSO_AVX2 static void compute_dscores(const struct attending *attending, const struct place *at,
+                                      struct blocks *b) {
     const struct attention_inputs *a = &attending->in;
     size_t n = at->columns, row = at->head * (size_t)a->queries + at->query;
     float logs[BLOCK] = {0}, scale = 1 / sqrtf((float)a->width);
@@ -276,7 +277,7 @@ static void compute_dscores(const struct attending *attending, const struct plac
 
 // Computes the heads from..to of the batch. GPUs compute dq in one pass over the blocks, and dk and
 // dv in another one.
-static void run_attend_backward(void *arguments, size_t from, size_t to) {
+ALSO_AVX2 static void run_attend_backward(void *arguments, size_t from, size_t to) {
     const struct attending *attending = arguments;
     const struct attention_inputs *a = &attending->in;
     size_t all_keys = (size_t)a->keys, y_pitch = (size_t)a->heads * (size_t)a->width;

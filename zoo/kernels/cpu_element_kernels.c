@@ -10,7 +10,7 @@ struct sum_squares {
     double *lanes;
 };
 
-static void run_sum_squares(void *arguments, size_t from, size_t to) {
+ALSO_AVX2 static void run_sum_squares(void *arguments, size_t from, size_t to) {
     struct sum_squares a = *(struct sum_squares *)arguments;
     for (size_t lane = from; lane < to; lane++)
         a.lanes[lane] = 0;
@@ -37,7 +37,7 @@ struct clip_to_norm {
     float max_norm;
 };
 
-static void run_clip_to_norm(void *arguments, size_t from, size_t to) {
+ALSO_AVX2 static void run_clip_to_norm(void *arguments, size_t from, size_t to) {
     struct clip_to_norm a = *(struct clip_to_norm *)arguments;
     float factor = (float)(a.max_norm / (sqrt(*a.sum_of_squares) + 1e-6));
     if (factor >= 1.f) // a factor of NaN makes all values NaN

@@ -31,7 +31,7 @@ struct image_to_patches {
     size_t element;
 };
 
-static void run_image_to_patches(void *arguments, size_t from, size_t to) {
+ALSO_AVX2 static void run_image_to_patches(void *arguments, size_t from, size_t to) {
     struct image_to_patches a = *(struct image_to_patches *)arguments;
     const struct windows *w = &a.w;
     size_t height = (size_t)w->height, width = (size_t)w->width;
@@ -81,8 +81,8 @@ struct patches_to_image {
 };
 
 // Adds row ky of the windows in this line to a row of the image.
-static void add_windows(const struct windows *w, const float *dpatches, size_t line, size_t ky,
-                        float *row) {
+ALSO_AVX2 static void add_windows(const struct windows *w, const float *dpatches, size_t line,
+                                  size_t ky, float *row) {
     size_t window_row = (size_t)w->size * (size_t)w->in.channels;
     for (size_t window = 0; window < (size_t)w->width; window++) {
         struct run r = run_inside(w, window);
@@ -94,7 +94,7 @@ static void add_windows(const struct windows *w, const float *dpatches, size_t l
     }
 }
 
-static void run_patches_to_image(void *arguments, size_t from, size_t to) {
+ALSO_AVX2 static void run_patches_to_image(void *arguments, size_t from, size_t to) {
     struct patches_to_image a = *(struct patches_to_image *)arguments;
     const struct windows *w = &a.w;
     size_t height = (size_t)w->in.height, width = (size_t)w->in.width * (size_t)w->in.channels;

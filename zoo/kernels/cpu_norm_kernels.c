@@ -49,7 +49,7 @@ static void mean_of_groups(const struct norm *n, const double *sums, float *mean
 }
 
 // Stores mean and 1 / sqrt(variance + 1e-5) of each channel's group in both forms.
-static void measure(const struct norm *n, size_t sample, float *mean, float *inverse) {
+ALSO_AVX2 static void measure(const struct norm *n, size_t sample, float *mean, float *inverse) {
     size_t channels = n->channels, width = channels / n->groups, size = n->pixels * channels;
     const float *x = n->x + sample * size;
     float *statistics = n->statistics + sample * n->groups * 2;
@@ -86,7 +86,7 @@ ALWAYS_INLINE void normalise_sample(cudaDataType type, struct norming a, size_t 
         }
 }
 
-static void run_normalise(void *arguments, size_t from, size_t to) {
+ALSO_AVX2 static void run_normalise(void *arguments, size_t from, size_t to) {
     struct norming a = *(struct norming *)arguments;
     float parameters[2 * MOST_NORM_CHANNELS];
     read_parameters(&a.n, 2 * a.n.channels, parameters);
@@ -153,7 +153,7 @@ ALWAYS_INLINE void normalise_sample_backward(cudaDataType type, struct norming a
 }
 
 // Computes the samples and the sums of the slices from..to.
-static void run_normalise_backward(void *arguments, size_t from, size_t to) {
+ALSO_AVX2 static void run_normalise_backward(void *arguments, size_t from, size_t to) {
     struct norming a = *(struct norming *)arguments;
     size_t channels = a.n.channels, slices = norm_slices(a.n.samples);
     float scale[MOST_NORM_CHANNELS];

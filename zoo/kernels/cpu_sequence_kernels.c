@@ -10,7 +10,7 @@ struct look_up {
     size_t width;
 };
 
-static void run_look_up(void *arguments, size_t from, size_t to) {
+ALSO_AVX2 static void run_look_up(void *arguments, size_t from, size_t to) {
     struct look_up a = *(struct look_up *)arguments;
     for (size_t row = from; row < to; row++)
         memcpy(a.y + row * a.width, a.table + (size_t)a.tokens[row] * a.width,
@@ -31,7 +31,7 @@ struct look_up_backward {
 };
 
 // Computes the entries from..to of the table.
-static void run_look_up_backward(void *arguments, size_t from, size_t to) {
+ALSO_AVX2 static void run_look_up_backward(void *arguments, size_t from, size_t to) {
     struct look_up_backward a = *(struct look_up_backward *)arguments;
     for (size_t i = from * a.width; i < to * a.width; i++)
         a.dtable[i] = 0;

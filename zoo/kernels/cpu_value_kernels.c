@@ -13,7 +13,7 @@ static inline float sigmoid(float x) {
         for (size_t col = 0; col < a.cols; col++)                                                  \
             set_value(a.y, y_type, first + col, kernel##_at(type, a, first + col, col));           \
     }                                                                                              \
-    static void run_##kernel(void *arguments, size_t from, size_t to) {                            \
+    ALSO_AVX2 static void run_##kernel(void *arguments, size_t from, size_t to) {                  \
         struct rows a = *(struct rows *)arguments;                                                 \
         for (size_t row = from; row < to; row++)                                                   \
             CALL_TYPED(kernel##_row, a.type, a, row *a.cols);                                      \
@@ -33,7 +33,7 @@ static void note_waits_of_rows(size_t rows, size_t cols) {
         cpu_waits(blocks * 256, (rows + blocks - 1) / blocks * ((cols + 1023) / 1024));
 }
 
-static void run_columns(void *arguments, size_t from, size_t to);
+ALSO_AVX2 static void run_columns(void *arguments, size_t from, size_t to);
 #define LAUNCH_COLUMNS(a, slices, stream)                                                          \
     do {                                                                                           \
         cpu_waits((slices) * ((a).cols / 256 + 1) * 256, /* 4 rows at a time */                    \
@@ -63,7 +63,7 @@ ALWAYS_INLINE void add_row(cudaDataType type, struct rows a, size_t first, float
 }
 
 // Computes the sums of the slices from..to.
-static void run_columns(void *arguments, size_t from, size_t to) {
+ALSO_AVX2 static void run_columns(void *arguments, size_t from, size_t to) {
     struct rows a = *(struct rows *)arguments;
     for (size_t slice = from; slice < to; slice++) {
         float *sums = a.sums + slice * a.cols;
