@@ -3,10 +3,11 @@
 #include "common/base/signals.h"
 #include "common/training/report.h"
 #include "common/training/training_options.h"
+#include <stdatomic.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t told_to_stop;
-static double saved_at; // 0: training has not begun
+static atomic_int told_to_stop; // any thread may run the handler
+static double saved_at;         // 0: training has not begun
 
 static void on_signal(int number) {
     if (count_request() == SECOND_REQUEST)

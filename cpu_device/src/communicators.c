@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct ncclComm *comms;
+static struct ncclComm *comms; // complete ones only, because other threads use what is in the list
 
 void cpu_for_each_comm(void (*f)(struct ncclComm *, const void *), const void *argument) {
     pthread_mutex_lock(&list_lock);
@@ -20,8 +20,7 @@ void cpu_for_each_comm(void (*f)(struct ncclComm *, const void *), const void *a
 // and they still get the messages that hold their data.
 static void say_goodbye(struct ncclComm *c, const void *argument) {
     (void)argument;
-    if (c->seat)
-        c->seat->left = 1;
+    c->seat->left = 1;
     c->network_stop = 1;
     cpu_network_wake(c);
 }
@@ -88,19 +87,16 @@ static struct ncclComm *new_comm(int ranks, int rank) {
     c->memory_file = c->network_wake[0] = c->network_wake[1] = -1;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->changed, NULL);
-    pthread_mutex_lock(&list_lock);
-    c->next = comms;
-    comms = c;
-    pthread_mutex_unlock(&list_lock);
     return c;
 }
 
 static void free_comm(struct ncclComm *c, int at_once) {
     pthread_mutex_lock(&list_lock);
     struct ncclComm **link = &comms;
-    while (*link != c)
+    while (*link && *link != c)
         link = &(*link)->next;
-    *link = c->next;
+    if (*link)
+        *link = c->next;
     pthread_mutex_unlock(&list_lock);
     pthread_mutex_lock(&cpu_lock);
     cpu_check_comm_ends(c);
@@ -158,9 +154,15 @@ static ncclResult_t split(struct ncclComm *c, struct ncclComm *parent, int color
 // Stores the new communicator for the caller, or frees it and stores NULL.
 static ncclResult_t give(struct ncclComm *c, ncclResult_t result, int wanted, ncclComm_t *out) {
     *out = !result && wanted ? c : NULL;
-    if (!*out)
+    if (!*out) {
         free_comm(c, 1);
-    return result;
+        return result;
+    }
+    pthread_mutex_lock(&list_lock);
+    c->next = comms;
+    comms = c;
+    pthread_mutex_unlock(&list_lock);
+    return ncclSuccess;
 }
 
 ncclResult_t pncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank) {

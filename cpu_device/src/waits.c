@@ -92,7 +92,7 @@ static int is_gone(struct ncclComm *c, int p) {
 // device, or, with a call of NULL, that it does not wait.
 static void show_call(struct ncclComm *c, const void *argument) {
     const struct cpu_wait *w = argument;
-    if (c->device != w->comm->device || !c->seat)
+    if (c->device != w->comm->device)
         return;
     pthread_mutex_lock(&c->lock);
     snprintf(c->seat->waits_at, WAITS_AT_BYTES, "%s", w->call && w->at ? w->at : "");

@@ -1,6 +1,7 @@
 // Tests of communicators: split ones, and their end.
 #include "../src/internal.h"
 #include "nccl_ranks.h"
+#include <string.h>
 
 // Splits.
 
@@ -124,7 +125,41 @@ static void come_and_go(int rank) {
     barrier(N);
 }
 
+// While the host makes a communicator, a stream waits in another one, and looks at all that there
+// are.
+
+static void *post_when_a_stream_waits(void *unused) {
+    while (!strstr(ncclGetLastError(NULL), "rank 0 waits in AllReduce"))
+        rest();
+    post(GO);
+    return unused;
+}
+
+static void make_another(int rank) {
+    ncclComm_t comm = join(2, rank), another;
+    float *x = new_floats(1, 1);
+    pthread_t thread;
+    if (rank == 0) {
+        OK(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, NULL));
+        OK(pthread_create(&thread, NULL, post_when_a_stream_waits, NULL));
+    } else {
+        await(GO, 1);
+    }
+    another = join(2, rank);
+    if (rank == 0)
+        OK(pthread_join(thread, NULL));
+    else
+        OK(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, NULL));
+    OK(cudaStreamSynchronize(NULL));
+    HOLDS(x, 1, 2);
+    CHECK(sum_over(another, 1) == 2, "wrong sum");
+    OK(ncclCommDestroy(another));
+    OK(ncclCommDestroy(comm));
+    OK(cudaFree(x));
+}
+
 int main(int argc, char **argv) {
+    RANKS(a_communicator_is_made_while_another_one_waits, 2, make_another, NULL);
     RANKS(communicators_are_split, 4, split_four, NULL);
     RANKS(communicators_are_split, 4, split_four, "aabb");
     RANKS(destroyed_communicators_leave_nothing, 3, come_and_go, NULL);
