@@ -20,12 +20,15 @@ static size_t count_parameters(const struct sharding *sharding) {
     return sum;
 }
 
-// The names of a save's shards begin like this. No other save has the same, unless it has also the
-// same values: so a shard replaces none that a manifest still names.
+// The names of a save's shards begin like this. A run that continues from the same training step in
+// another way has other names: so a shard replaces none that a manifest still names, unless by the
+// same bytes. The losses would make other names on each machine.
 static void save_name(char name[PATH_SIZE], const char *path, const struct snapshot *s,
                       const struct sharding *sharding) {
     static char text[MANIFEST_SIZE];
-    size_t size = print_save(text, s, sharding);
+    struct snapshot run = *s;
+    run.progress.sums = (struct stats){0};
+    size_t size = print_save(text, &run, sharding);
     follow_links(name, path);
     size_t length = strlen(name);
     snprintf(name + length, PATH_SIZE - length, ".e%lds%ldu%08lx", (long)s->progress.epochs,
