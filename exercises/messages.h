@@ -16,6 +16,7 @@
 #define OTHER_RUN "saves there, too"
 #define OUT_OF_MEMORY "out of device memory"
 #define REPLICAS_DIFFER "the parameters differ from those of another rank"
+#define SECOND_SIGNAL "a second signal ended this run"
 #define STOPPED_BY_SIGNAL "told to stop by a signal"
 #define TRAINED_WITH "was trained with --seed"
 #define TRUNCATED "truncated or corrupt"

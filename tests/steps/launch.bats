@@ -244,7 +244,7 @@ ended_by_second_request() {
         ends 143
         [ "$(cat got.* | wc -l)" = 2 ] # the first of both that the launcher reads
         [ "$(wc -l <err)" = 1 ]
-        grep -q "^error ($(hostname)): a second signal ended this run before it had saved" err
+        grep -q "^error ($(hostname)): $(text_of SECOND_SIGNAL) before it had saved" err
     done
 }
 

@@ -86,7 +86,7 @@ ends_by_kill() {
             until_true 20 ended_by "${signal%:*}" $to"$pid"
             ends "${signal#*:}"
             [ "$(wc -l <err)" = 1 ]
-            grep -q "^error ($(hostname)): a second signal ended this run before it had saved" err
+            grep -q "^error ($(hostname)): $(text_of SECOND_SIGNAL) before it had saved" err
         done
         start_stopped 2 ncclCommInitRank 1
         kill -"${signal%:*}" "$pid"
