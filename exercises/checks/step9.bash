@@ -1,7 +1,7 @@
 # What the checks of step 9 share.
 . exercises/checks/gpt.bash
 course_words+='|costs|pipeline|stages|tensor'
-small=(--data "$SCRATCH/data" --hidden "24,24,24,24" --batch 120 --lr 0.01 --max-steps 20 --log-every 1)
+small=(--data "$SCRATCH/data" --hidden "24,36,12,48" --batch 120 --lr 0.01 --max-steps 20 --log-every 1)
 
 # language_model: from now on, the programs train a transformer on random letters.
 language_model() {
