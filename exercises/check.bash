@@ -111,15 +111,18 @@ remember() {
     command_line=${words% }
 }
 
-interrupted() {
+interrupted() { # SIGNAL
     local pids
     mapfile -t pids < <(jobs -p)
     kill "${pids[@]}"
     wait
-    trap - INT
-    kill -INT $$
+    trap - "$1"
+    kill "-$1" $$
 } 2>/dev/null
-trap interrupted INT
+for signal in INT TERM HUP; do
+    # shellcheck disable=SC2064 # this signal
+    trap "interrupted $signal" $signal
+done
 
 # build_mine: makes $program in $build from the attendee's sources and those of the step, the program $reference and the
 # launcher. What make prints is in $SCRATCH/build.

@@ -127,6 +127,16 @@ runs() { # whether the program runs
     [ -z "$(ls "$TMPDIR")" ]
 }
 
+@test "SIGTERM to the process group ends a check and its program" {
+    mine_with 'for (volatile int i = 0; i < 10; i *= 2) continue;'
+    setsid exercises/run.sh try 2.1 "$mine" >/dev/null 2>&1 3>&- &
+    until runs; do sleep 0.1; done
+    kill -TERM -- -$!
+    SECONDS=0
+    while runs; do sleep 0.1; done
+    [ $SECONDS -lt 15 ] # its limit is 20 s
+}
+
 @test "the next exercise follows the one that was worked on last, and a deleted file is named" {
     copy_tree "$BATS_TEST_TMPDIR/tree"
     cd "$BATS_TEST_TMPDIR/tree" || return
