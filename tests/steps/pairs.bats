@@ -51,8 +51,8 @@ END
     local number line ranks words
     echo word >token
     chmod 600 token
-    "$(program_of 7)" --help all | grep -oE '^  --[a-z0-9-]+' | grep -vxE '  --(help|epochs|snapshot|max-steps)' | sort >all
-    values | grep -oE -- '--[a-z0-9-]+' | sort -u | sed 's/^/  /' | diff all - # each option has values
+    "$(program_of 7)" --help all | grep -oE '^  --[a-z0-9-]+' | grep -vxE '  --(help|epochs|snapshot|max-steps)' | sort >listed
+    values | grep -oE -- '--[a-z0-9-]+' | sort -u | sed 's/^/  /' | diff listed - # each option has values
     for number in {1..30}; do
         RANDOM=$number words=()
         while IFS='|' read -ra line; do
