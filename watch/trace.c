@@ -1,4 +1,5 @@
 #include "watch/trace.h"
+#include "common/base/alone.h"
 #include "common/base/error.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -15,9 +16,9 @@ struct trace_file trace_create(const char *path) {
     if (trace_process.count > 1)
         snprintf(name, sizeof name, "%.*s.%d%s", (int)(dot - path), path, trace_process.number,
                  dot);
-    FILE *file = fopen(name, "we");
+    FILE *file = fdopen(open_alone("--trace", name, 0), "a");
     if (!file)
-        fail("--trace %s: %s", name, strerror(errno));
+        fail("--trace %s: %m", name);
     return (struct trace_file){file, 0};
 }
 

@@ -1,4 +1,5 @@
 #include "common/training/report.h"
+#include "common/base/alone.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/base/minmax.h"
@@ -57,8 +58,8 @@ static void open_csv(const char *path, int goes_on) {
              path);
     if (old)
         fclose(old);
-    if (!(report.csv = fopen(path, goes_on ? "a" : "w")))
-        fail("--csv %s: %s", path, strerror(errno));
+    if (!(report.csv = fdopen(open_alone("--csv", path, goes_on), "a")))
+        fail("--csv %s: %m", path);
     if (ftell(report.csv) == 0)
         check_csv(fputs(titles, report.csv));
 }

@@ -244,6 +244,7 @@ END
     local step memory text more
     mkdir s.tmp
     train 1 1 --max-steps 3 --snapshot s.good
+    echo 1 >busy && exec 7<busy && flock 7 # as another run does
     for step in 1 2 3; do
         while IFS='|' read -r memory text more; do
             cp s.good s
@@ -252,16 +253,18 @@ END
             grep -qE "^error \(.*\): .*$(with_texts "$text")" err || { echo "step $step: $more" && return 1; }
             run ! grep -vE '^(error: rank |launch: rank |error \(.*\): )' err
             cmp s.good s
-            [ "$(find . -type f | sort | xargs)" = "./err ./out ./s ./s.good" ]
+            [ "$(find . -type f | sort | xargs)" = "./busy ./err ./out ./s ./s.good" ]
         done <<'END'
 1G|{CANNOT_WRITE} none/s: No such file|--snapshot none/s
 1G|{CANNOT_WRITE} s: Is a directory|--snapshot s
 1G|none/csv: No such file|--csv none/csv
+1G|--csv busy: another run writes this file|--csv busy
 1G|cannot write the --csv file: No space left on device|--csv /dev/full
 1M|asked for 47.0 MB of data, 1.0 MB of 1.0 MB are left|--data synthetic
 500K|of gradients, |--hidden 250,250
 END
     done
+    [ "$(cat busy)" = 1 ]
 }
 
 # Rank 2 has the odd option, too.

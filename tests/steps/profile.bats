@@ -109,4 +109,10 @@ END
     run timeout 60 ./traced "${options[@]}" --nproc 1 --trace no/trace.json
     [ "$status" = 1 ]
     [[ $output == *"): --trace no/trace.json: No such file or directory"* ]]
+    exec 7<real.0.json 8<real.1.json && flock 7 && flock 8 # as another run does
+    run timeout 60 ./traced "${options[@]}" --nproc 2 --trace real.json
+    [ "$status" = 1 ]
+    [[ $output == *"): --trace real."[01]".json: another run writes this file"* ]]
+    exec 7<&- 8<&-
+    python3 "$root/tools/trace.py" real.json # as before
 }
