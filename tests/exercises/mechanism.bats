@@ -19,10 +19,12 @@ mine_with() {
     [[ $output == *"hello from 0"*crash* ]]
 }
 
-# repeats NUMBER ANSWER TEXT: the check refuses this wrong answer, and the command that it shows prints the text.
+# repeats NUMBER ANSWER TEXT: the check refuses this wrong answer, and the command that it shows has each option once, and
+# prints the text.
 repeats() {
     answer "$1" wrong "$2"
     checked "$1" 1 'To repeat it: '
+    [ -z "$(grep 'To repeat it: ' "$mine/said" | grep -oE ' --[a-z-]+' | sort | uniq -d)" ]
     bash -c "$(sed -n 's/^ *To repeat it: //p' "$mine/said")" 2>&1 | grep -F "$3"
 }
 
