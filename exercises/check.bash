@@ -35,26 +35,23 @@ costs() {
     printf 'ok     right, and it costs %s\n' "$*"
 }
 
-# full_disk: if a folder of this check has no room left, the check ends without a verdict.
-full_disk() {
-    local folder why
-    for folder in "$SCRATCH" "$build/exercises"; do
-        why=$( (mkdir -p "$folder" && head -c 16M /dev/zero >"$folder/room.$$") 2>&1)
-        rm -f "$folder/room.$$"
-        [ -z "$why" ] || cannot_say "16 MB cannot be written to $folder (${why##*: })"
-    done
-}
-
-# cannot_say WHY: the check ends without a verdict.
+# cannot_say [WHY]: if a disk is full, or for this reason, the check ends without a verdict.
 cannot_say() {
-    echo "error: $1, so this check cannot say whether your answer is right" >&2
+    local folder full why=${1:-}
+    for folder in "$SCRATCH" "$build/exercises"; do
+        full=$( (mkdir -p "$folder" && head -c 4M /dev/zero >"$folder/room.$$") 2>&1)
+        rm -f "$folder/room.$$"
+        [ -z "$full" ] || why="4 MB cannot be written to $folder (${full##*: })"
+    done
+    [ "$why" ] || return 0
+    echo "error: $why, so this check cannot say whether your answer is right" >&2
     exit 2
 }
 
 # wrong WHAT [LINE...]: the lines explain it. Empty ones are left out. Then come the lines that the attendee prints, and the
 # last command.
 wrong() {
-    full_disk
+    cannot_say
     printf 'wrong  %s\n' "$1"
     printf '%s\n' "${@:2}" | sed 's/^ \{7,\}//; /^$/d; s/^/       /'
     own_lines | grep -vxFf <(printf '%s\n' "$@") | sed '1i It prints:' | sed 's/^/       /'
@@ -292,7 +289,6 @@ kept() {
 keep() {
     cp "$1" "$kept.$$" 2>/dev/null && mv "$kept.$$" "$kept" && return
     rm -f "$kept.$$"
-    full_disk
     cannot_say "$kept cannot be written"
 }
 
@@ -300,10 +296,8 @@ keep() {
 reference_runs() {
     local why
     kept "$@" && return
-    if ! why=$(env -u CPU_DEVICE_CHAOS "$build/$reference" "${small[@]}" "${also[@]}" --csv "$SCRATCH/reference" "$@" 2>&1 >/dev/null); then
-        full_disk
+    why=$(env -u CPU_DEVICE_CHAOS "$build/$reference" "${small[@]}" "${also[@]}" --csv "$SCRATCH/reference" "$@" 2>&1 >/dev/null) ||
         cannot_say "$build/$reference fails ($why)"
-    fi
     keep "$SCRATCH/reference"
 }
 
@@ -324,7 +318,7 @@ first_difference() {
             }
             if (n) print extra ? extra " " mine[extra] " none" : "same"
         }' "$1" "$SCRATCH/csv")
-    [ ${#at[@]} != 0 ] || { full_disk; cannot_say "$1 has no loss to compare with"; }
+    [ ${#at[@]} != 0 ] || cannot_say "$1 has no loss to compare with"
     [ "${at[0]}" != same ] || at=()
 }
 
@@ -339,7 +333,7 @@ right_losses() {
 # holds CONDITION MINE RIGHT: whether the condition holds, such as 'mine <= 1.1 * right'. RIGHT must be a number above 0. If MINE
 # is no number, nothing holds.
 holds() {
-    [[ $3 =~ ^[0-9.]*[1-9] ]] || { full_disk; cannot_say "there is no number to compare yours with ($1)"; }
+    [[ $3 =~ ^[0-9.]*[1-9] ]] || cannot_say "there is no number to compare yours with ($1)"
     [[ $2 =~ ^-?[0-9] ]] && awk -v mine="$2" -v right="$3" "BEGIN { exit !($1) }"
 }
 
@@ -557,12 +551,11 @@ use_data() {
         new=$(mktemp -d "$build/exercises/new.XXXXXX")
         if ! "$1" "$new" "${@:2}"; then
             rm -rf "$new"
-            full_disk
-            cannot_say "$build/exercises lacks the data"
+            cannot_say "the data cannot be written to $build/exercises"
         fi
         mv -T "$new" "$images" 2>/dev/null || rm -r "$new" # another check was faster
     fi
-    ln -sfn "$(readlink -f "$images")" "$SCRATCH/data" || full_disk
+    ln -sfn "$(readlink -f "$images")" "$SCRATCH/data" || cannot_say "$SCRATCH/data cannot be made"
 }
 
 # They are read faster than those of --data synthetic are made.

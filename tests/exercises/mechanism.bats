@@ -69,7 +69,7 @@ END
             echo "status $?"
         }
         check "$1"
-        mount -o remount,size=64m "$BUILD/exercises"
+        mount -o remount,size=32m "$BUILD/exercises"
         check "$1"
         rm "$BUILD"/exercises/kept.*
         cat /dev/zero >"$BUILD/exercises/rest" 2>/dev/null
@@ -79,7 +79,7 @@ END
         TMPDIR=$2 check "$1"' bash "$mine" "$BATS_TEST_TMPDIR/full"
     echo "$output"
     [ "$(grep ^status <<<"$output" | xargs)" = 'status 2 status 1 status 2 status 2' ]
-    [ "$(grep -c '^error: 16 MB cannot be written to .* (No space left on device), so this check cannot say' <<<"$output")" = 3 ]
+    [ "$(grep -c '^error: 4 MB cannot be written to .* (No space left on device), so this check cannot say' <<<"$output")" = 3 ]
 }
 
 @test "a comparison of nothing is no success" {
