@@ -96,8 +96,8 @@ void refuse_launchers(void) {
         exit(2);
     }
     wrong_usage(
-        "%s say that a launcher has started %d copies of this program, which would not work "
-        "together: start it once (steps 2 and 6: with --nproc %d), or start train of step "
-        "3 or later in this way",
-        l->name, copies, copies);
+        "a launcher has started %d copies of this program (%s), and they would not work "
+        "together: start it once (steps 2 and 6: with --nproc %d), or start train of step 3 "
+        "or later in this way",
+        copies, l->name, copies);
 }

@@ -132,7 +132,7 @@ refused() {
         # shellcheck disable=SC2046 # words
         in_place() { env $(sed "s/%/$1/g; s/#/$2/g" <<<"$variables") timeout 60 "${@:3}"; }
         for program in "$TRAIN" "$two"; do
-            fails 2 "$name say that a launcher has started 3 copies of this program, which would not work together: start it once" \
+            fails 2 "a launcher has started 3 copies of this program ($name), and they would not work together: start it once" \
                 in_place 0 3 "$program" "${options[@]}" --csv csv
             run --separate-stderr in_place 2 3 "$program" "${options[@]}" --csv csv
             [ "$status" = 2 ]
