@@ -7,6 +7,7 @@
 #   --with LIST     these packages are there, too, such as clang,bats
 #   --cuda          the CUDA toolkit of this machine is there, but no GPU, as on a login node
 #   --cores N       N of this machine's cores
+#   --arch NAME     another processor that Debian knows, such as arm64; qemu runs its programs (apt: qemu-user-static, binfmt-support)
 #   --shm SIZE      the size of /dev/shm (64m, if left out, as in a container)
 #   --folder NAME   the folder of the clone (course, if left out)
 #   --lang NAME     the locale (C.UTF-8, if left out), such as de_DE.UTF-8
@@ -22,7 +23,7 @@ fail() {
 # Makes the bare system of the suite, if it is not there yet.
 build() {
     local family=Debian script=sid options mirror
-    options=(--variant=minbase '--include=git,make,gcc,ca-certificates')
+    options=(--variant=minbase '--include=git,make,gcc,ca-certificates' ${arch:+"--arch=$arch"})
     case $suite in
     jammy | noble | resolute)
         family=Ubuntu script=gutsy options+=('--components=main,universe')
@@ -36,7 +37,7 @@ build() {
     # shellcheck disable=SC2016 # apt-get fills it
     mirror=$(apt-get indextargets --format '$(ORIGIN) $(CODENAME) $(REPO_URI)' | sed -n "s/^$family [a-z]* //p" | head -n 1)
     http_proxy=${http_proxy:-$(apt-config dump --format '%v' Acquire::http::Proxy)}
-    echo "debootstrap makes a bare $suite"
+    echo "debootstrap makes a bare $suite${arch:+ for $arch}"
     rm -rf "$bare.new"
     # The release may be newer than debootstrap, whose scripts have differed little from release to release.
     http_proxy=$http_proxy unshare -m debootstrap "${options[@]}" "$suite" "$bare.new" "$mirror" \
@@ -104,15 +105,16 @@ live() {
     umount -l old
     [ "$user" = root ] || become=(setpriv --reuid "$user" --regid "$user" --init-groups)
     cd "$home/$folder"
+    # qemu 7.2 needs 3 GB for each process whose device memory may take the usual range of addresses.
     "${become[@]}" env -i HOME="$home" USER="$user" TERM=xterm LANG="$lang" ${mnist:+"MNIST_MIRROR=file://$mnist"} \
-        ${authorities:+NODE_EXTRA_CA_CERTS=/usr/local/authorities.crt} \
+        ${authorities:+NODE_EXTRA_CA_CERTS=/usr/local/authorities.crt} ${arch:+QEMU_RESERVED_VA=0x800000000} \
         PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin bash -c "$command"
 }
 
-as=root net=host with='' cuda='' cores='' shm=64m folder=course lang=C.UTF-8
+as=root net=host with='' cuda='' cores='' arch='' shm=64m folder=course lang=C.UTF-8
 while [[ ${1:-} == -* ]]; do
     case $1 in
-    --as | --net | --with | --cores | --shm | --folder | --lang) declare "${1#--}=${2:?a value for $1 is missing}" && shift ;;
+    --as | --net | --with | --cores | --arch | --shm | --folder | --lang) declare "${1#--}=${2:?a value for $1 is missing}" && shift ;;
     --cuda) cuda=$(readlink -e /usr/local/cuda) || fail 'there is no /usr/local/cuda here' ;;
     *) fail "$1 is no option of machine.sh; the head of the script lists them" ;;
     esac
@@ -129,7 +131,7 @@ mnist=${MNIST_MIRROR:-} mnist=${mnist#file://}
 mnist=$(readlink -e "$mnist" || true)
 authorities=${NODE_EXTRA_CA_CERTS:-} # npm needs them where a proxy signs certificates itself
 machines=${MACHINES:-/var/tmp/course-machines}
-bare=$machines/$suite
+bare=$machines/$suite${arch:+-$arch}
 mkdir -p "$machines"
 (
     flock 9
@@ -141,7 +143,7 @@ mkdir "$box/changes" "$box/work" "$box/root"
 git clone -q --no-hardlinks "$(dirname "$0")/../.." "$box/course"
 
 # All mounts and processes belong to namespaces, which end with the command.
-export as net with cuda shm folder lang command user home mnist authorities bare box
+export as net arch with cuda shm folder lang command user home mnist authorities bare box
 export -f fail furnish live
 ${cores:+taskset -c "0-$((cores - 1))"} unshare -m -p -f -u -i --kill-child \
     bash -euc "furnish; exec unshare $([ "$net" = host ] || echo --net) bash -euc live"

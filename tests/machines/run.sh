@@ -23,6 +23,8 @@ try 'Debian 12, root' bookworm 'make quickstart && make test'
 try 'Debian 13, sudo' --as sudo trixie 'make quickstart && WERROR=1 make test-quick'
 try 'Ubuntu 24.04, root' noble 'make quickstart && WERROR=1 make test-quick'
 try 'Ubuntu 22.04, whose bats is too old' jammy 'make test-quick && tools/deps.sh test && tests/run.sh tools/run'
+try '64-bit ARM' --arch arm64 bookworm \
+    'make quickstart ARGS="--max-steps 50" && make run-step2 run-step3 ARGS="--max-steps 10"'
 try 'clang' --with clang noble 'make quickstart CC=clang && CC=clang WERROR=1 make test-quick'
 try 'an ordinary user in a folder with a space and other signs, in German' --as user --folder "Jörg's course, 100% \$5 #1: a" \
     --lang de_DE.UTF-8 --with $build,libcmocka-dev bookworm 'make quickstart && make test-quick'
