@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -35,9 +36,14 @@ void cpu_fail(const char *format, ...) {
 
 const char *cpu_system_error(int error) {
     static _Thread_local char text[160];
+    struct rlimit addresses;
+    getrlimit(RLIMIT_AS, &addresses);
+    int few = addresses.rlim_cur != RLIM_INFINITY; // pthread_create says EAGAIN then, too
     snprintf(text, sizeof text, "%s%s", strerror(error),
-             error == EMFILE   ? "; raise the limit of open files with 'ulimit -n 4096'"
+             few && (error == EAGAIN || error == ENOMEM)
+                 ? "; raise the limit of memory with 'ulimit -v unlimited'"
              : error == EAGAIN ? "; raise the limit of threads with 'ulimit -u 4096'"
+             : error == EMFILE ? "; raise the limit of open files with 'ulimit -n 4096'"
              : error == EFBIG  ? "; raise the limit with 'ulimit -f unlimited'"
                                : "");
     return text;
@@ -109,8 +115,10 @@ cudaError_t cpu_enter(void) {
 
 void *cpu_new(size_t bytes) {
     void *memory = calloc(1, bytes);
-    if (!memory)
-        abort();
+    if (!memory) { // without exit, which takes locks that the caller may hold
+        fprintf(stderr, "error: CPU device: %s\n", cpu_system_error(ENOMEM));
+        _exit(1);
+    }
     return memory;
 }
 

@@ -13,8 +13,9 @@
 // As long as a few hundred yields on an idle core.
 static const double PATIENCE_SECONDS = 2e-4;
 
-// Sends an open file to another process through a Unix socket.
-static int hand_over(int s, int file) {
+// Sends an open file to another process through a Unix socket, or, with a file of -1, receives one.
+// Returns the file, or -1.
+static int pass_file(int s, int file) {
     char byte = 1;
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof file)] = {0};
     struct iovec data = {&byte, 1};
@@ -23,24 +24,14 @@ static int hand_over(int s, int file) {
                        .msg_control = control,
                        .msg_controllen = sizeof control};
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    *c = (struct cmsghdr){
-        .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof file)};
-    memcpy(CMSG_DATA(c), &file, sizeof file);
-    return sendmsg(s, &m, MSG_NOSIGNAL) == 1 ? 0 : -1;
-}
-
-// Receives an open file, or returns -1.
-static int take_over(int s) {
-    char byte;
-    int file = -1;
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof file)] = {0};
-    struct iovec data = {&byte, 1};
-    struct msghdr m = {.msg_iov = &data,
-                       .msg_iovlen = 1,
-                       .msg_control = control,
-                       .msg_controllen = sizeof control};
+    if (file >= 0) {
+        *c = (struct cmsghdr){
+            .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof file)};
+        memcpy(CMSG_DATA(c), &file, sizeof file);
+        return sendmsg(s, &m, MSG_NOSIGNAL) == 1 ? file : -1;
+    }
     if (recvmsg(s, &m, MSG_CMSG_CLOEXEC) == 1 && CMSG_FIRSTHDR(&m))
-        memcpy(&file, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof file);
+        memcpy(&file, CMSG_DATA(c), sizeof file);
     else if (m.msg_flags & MSG_CTRUNC)
         errno = EMFILE;
     return file;
@@ -67,7 +58,7 @@ static ncclResult_t share_file(struct rendezvous *m, int first, int seats) {
             int s = accept4(m->local_listener, NULL, NULL, SOCK_CLOEXEC);
             if (s < 0)
                 return cpu_cannot(c, "accept a rank of this host");
-            left -= is_same_user(s) && !hand_over(s, c->memory_file);
+            left -= is_same_user(s) && pass_file(s, c->memory_file) >= 0;
             close(s);
         }
         return left ? cpu_lost(m, doing) : ncclSuccess;
@@ -81,7 +72,7 @@ static ncclResult_t share_file(struct rendezvous *m, int first, int seats) {
         !connect(s, (struct sockaddr *)&local,
                  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + name_bytes)) &&
         is_same_user(s) && !cpu_await_socket(s, POLLIN, m->deadline))
-        c->memory_file = take_over(s);
+        c->memory_file = pass_file(s, -1);
     cpu_close(&s);
     if (c->memory_file < 0 && errno == EMFILE)
         return cpu_cannot(c, "get the memory of the ranks of this host");

@@ -682,7 +682,7 @@ static const struct alone {
           {"error: CPU_DEVICE_CHECK=1", "ulimit -f unlimited"}),
     ALONE(communicator_above_ulimit_f, "", 0, {"File too large", "ulimit -f unlimited"}),
     ALONE(stream_without_a_thread, "", 1,
-          {"error: CPU device: cannot start a thread", "ulimit -u"}),
+          {"error: CPU device: cannot start a thread", "ulimit -v"}),
     ALONE(ulimit_s_is_small, "prlimit --stack=262144", 0, {NULL}),
     ALONE(too_many_mappings, "", 1, {"error: CPU device", "vm.max_map_count"}),
     WRONG("CPU_DEVICE_MEMORY=64MB", "CPU_DEVICE_MEMORY=64MB: want a size"),

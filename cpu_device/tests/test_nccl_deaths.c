@@ -515,7 +515,7 @@ static void cut_the_connection(int rank) {
     for (int file = 3, protocol; rank == 1 && file < 100; file++)
         if (!getsockopt(file, SOL_SOCKET, SO_PROTOCOL, &protocol, &(socklen_t){sizeof protocol}) &&
             protocol == IPPROTO_TCP)
-            OK(connect(file, &none, sizeof none)); // which resets it
+            OK(syscall(SYS_connect, file, &none, sizeof none)); // which resets it
     barrier(2);
     OK(ncclAllReduce(x, x, 10, ncclFloat, ncclSum, comm, NULL));
     FAILS(comm, NULL, ncclRemoteError, "the connection to rank", "has broken while rank",
