@@ -45,7 +45,7 @@ ended_by() { # SIGNAL PID
 
 # ends_by_kill RANK: the job must end with one line, which says that this rank was killed.
 ends_by_kill() {
-    ends 1
+    ends "${code:-1}"
     if [ "$(wc -l <err)" != 1 ] || ! grep -qE "^error: rank $1 \(pid [0-9]+\) was ended by signal 9, Killed$" err; then
         cat err && return 1
     fi
@@ -93,6 +93,11 @@ ends_by_kill() {
         ends "${signal#*:}"
         [ ! -s err ]
     done
+    # After a signal, too, a rank that is killed is named.
+    start_stopped 2 ncclAllReduce 5
+    kill -TERM "$pid"
+    kill -9 "${ranks[2]}"
+    code=143 ends_by_kill 2
 }
 
 @test "a killed parent leaves no rank behind" {
