@@ -1,7 +1,8 @@
-// stuck late|freeze|die JOIN_TIMEOUT STEP_TIMEOUT: two ranks make collectives under the attendee's
-// watchdog. Rank 0 queues them at once. Rank 1 comes late for the first ones, or it freezes or dies
-// before the one with number 95, which is the only broadcast. That is more than the watchdog has
-// entries, so it has used some of them again.
+// stuck late|freeze|die|vanish JOIN_TIMEOUT STEP_TIMEOUT: two ranks make collectives under the
+// attendee's watchdog. Rank 0 queues them at once. Rank 1 comes late for the first ones, or it
+// freezes or dies before the one with number 95, which is the only broadcast. That is more than the
+// watchdog has entries, so it has used some of them again. If rank 1 vanishes, only NCCL knows of
+// an error, as on a GPU.
 #include "04_multinode/meet_by_tcp.h"
 #include "04_multinode/watchdog.h"
 #include "common/base/error.h"
@@ -16,15 +17,24 @@
 static const int CREATION_DELAY = 1300000, DELAY = 400000; // microseconds
 enum { BROADCAST = 95 };
 
+static int vanishes;
+
+cudaError_t __real_cudaEventQuery(cudaEvent_t event);
+cudaError_t __wrap_cudaEventQuery(cudaEvent_t event) {
+    cudaError_t error = __real_cudaEventQuery(event);
+    return error == cudaSuccess || !vanishes ? error : cudaErrorNotReady;
+}
+
 int main(int argc, char **argv) {
     struct place p = find_place();
     ncclUniqueId id = {0};
-    ncclComm_t first, comm, unused;
+    ncclComm_t first, comm, alone[2];
     cudaStream_t stream;
     float *x;
     if (argc != 4)
-        fail("stuck late|freeze|die JOIN_TIMEOUT STEP_TIMEOUT");
+        fail("stuck late|freeze|die|vanish JOIN_TIMEOUT STEP_TIMEOUT");
     int late = !strcmp(argv[1], "late") && p.rank == 1;
+    vanishes = !strcmp(argv[1], "vanish");
     CUDA_CHECK(cudaSetDevice(choose_device(&p)));
     CUDA_CHECK(cudaStreamCreate(&stream));
     CUDA_CHECK(cudaMalloc((void **)&x, sizeof *x));
@@ -35,22 +45,25 @@ int main(int argc, char **argv) {
     start_watchdog(atof(argv[2]), atof(argv[3]));
     usleep(late ? CREATION_DELAY : 0);
     COLLECTIVE(stream, ncclCommInitRank(&first, p.world, id, p.rank));
-    watch_comm(first);
     COLLECTIVE(stream, ncclCommSplit(first, 0, p.rank, &comm, NULL));
-    watch_comm(comm); // the one that fails is not the first one
+    if (!vanishes) // the one that fails may be the first or the last one
+        watch_comm(comm);
     for (int i = 2; i < BROADCAST + 4; i++) {
         watch_step(i);
         if (i == BROADCAST / 2)
             wait_for(stream); // only the watchdog completes the late ones, not begin_collective
+        if (i == 66 && vanishes)
+            watch_comm(comm);
         usleep(late && i < 6 ? DELAY : 0);
         if (i == BROADCAST && p.rank == 1 && !late && strcmp(argv[1], "late")) {
             wait_for(stream);
             usleep(300000); // so that rank 0 has completed the collectives before, too
-            raise(!strcmp(argv[1], "die") ? SIGKILL : SIGSTOP);
+            raise(!strcmp(argv[1], "freeze") ? SIGSTOP : SIGKILL);
         }
-        if (i == 64) // the watchdog uses the entry of collective 0, and the limit is --join-timeout
-            COLLECTIVE(stream, ncclCommSplit(first, 0, p.rank, &unused, NULL));
-        else if (i == BROADCAST)
+        if (i == 64 || i == 65) { // these have the entries of collectives 0 and 1, and their limit
+            COLLECTIVE(stream, ncclCommSplit(first, p.rank, 0, &alone[i - 64], NULL));
+            watch_comm(alone[i - 64]);
+        } else if (i == BROADCAST)
             COLLECTIVE(stream, ncclBcast(x, 1, ncclFloat, 0, comm, stream));
         else
             COLLECTIVE(stream, ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, stream));

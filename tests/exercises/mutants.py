@@ -123,7 +123,7 @@ def mutants_of(path, chosen):
             condition = re.match(r'((?: *\} else)? *(?:if|while) \()(.*)(\)(?: \{)?)$', code)
             parts = re.split(r' (?:&&|\|\|) ', condition[2]) if condition else []
             for new in parts and [f'!({condition[2]})', '1', '0'] + parts * (len(parts) > 1):
-                yield mutant(i, last, condition[1] + new + condition[3])
+                yield mutant(i, last, condition[1] + new + condition[3], f'{condition[1]}{new}), not {condition[2]}')
             if re.match(r' +(?!for|if|else|while|//)[^ ].*;$', code):
                 yield mutant(i, last, ';', 'without ' + whole)
                 for stream in re.findall(r'([\w.>-]*\bstream|[\w.>-]*_stream)\)+;$', code):
