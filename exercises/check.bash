@@ -296,7 +296,8 @@ keep() {
 reference_runs() {
     local why
     kept "$@" && return
-    why=$(env -u CPU_DEVICE_CHAOS "$build/$reference" "${small[@]}" "${also[@]}" --csv "$SCRATCH/reference" "$@" 2>&1 >/dev/null) ||
+    # Step 1 refuses the variables of a launcher.
+    why=$(unset_job && env -u CPU_DEVICE_CHAOS "$build/$reference" "${small[@]}" "${also[@]}" --csv "$SCRATCH/reference" "$@" 2>&1 >/dev/null) ||
         cannot_say "$build/$reference fails ($why)"
     keep "$SCRATCH/reference"
 }
