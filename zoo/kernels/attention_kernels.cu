@@ -304,7 +304,7 @@ template <class T, int TENSOR, int W> __global__ static void attend_kernel(struc
     const struct attention_inputs &a = g.in;
     int blocks = (a.queries + OWN - 1) / OWN, query = (blocks - 1 - blockIdx.x % blocks) * OWN;
     size_t head = blockIdx.x / blocks, width = (size_t)a.heads * a.width;
-    unsigned queries[s.STEPS][4];
+    unsigned queries[shared<T, W>::STEPS][4];
     read_own<T, TENSOR>(g, s, queries, a.q, row_at(a, head, a.queries, query, a.q_pitch), a.q_pitch,
                         a.queries - query);
     struct softmax<W> f = {};
@@ -358,7 +358,7 @@ __device__ static void compute_gradients(const struct attending &g, struct share
     size_t own_pitch[2] = {KEYS ? a.key_pitch : a.q_pitch, KEYS ? a.key_pitch : width};
     size_t other_pitch[2] = {KEYS ? a.q_pitch : a.key_pitch, KEYS ? width : a.key_pitch};
     int owned = KEYS ? a.keys : a.queries, others = KEYS ? a.queries : a.keys;
-    unsigned own[2][s.STEPS][4];
+    unsigned own[2][shared<T, W>::STEPS][4];
     float sums[1 + KEYS][W / 8][4] = {}, scale = 1.f / sqrtf(a.width), exponents = scale * LOG2_E;
 #pragma unroll
     for (int i = 0; i < 2; i++)
