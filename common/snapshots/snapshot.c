@@ -137,8 +137,10 @@ void follow_links(char target[PATH_SIZE], const char *path) {
 int snapshot_check(const char *path, const struct snapshot *found, const struct snapshot *expected,
                    char why[WHY_SIZE]) {
     if (found->version != SNAPSHOT_VERSION)
-        return refuse(why, "snapshot %.300s is of version %ld, this program reads version %d", path,
-                      (long)found->version, SNAPSHOT_VERSION);
+        return refuse(why,
+                      "snapshot %.300s is of version %ld, this program reads version %d: finish "
+                      "that run with the program that saved it, or choose another --snapshot",
+                      path, (long)found->version, SNAPSHOT_VERSION);
     if (strncmp(found->model, expected->model, sizeof found->model) ||
         strncmp(found->optimizer, expected->optimizer, sizeof found->optimizer))
         return refuse(

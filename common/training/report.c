@@ -60,6 +60,7 @@ static void open_csv(const char *path, int goes_on) {
         fclose(old);
     if (!(report.csv = fdopen(open_alone("--csv", path, goes_on), "a")))
         fail("--csv %s: %m", path);
+    fseek(report.csv, 0, SEEK_END);
     if (ftell(report.csv) == 0)
         check_csv(fputs(titles, report.csv));
 }
