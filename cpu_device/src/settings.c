@@ -46,7 +46,7 @@ void cpu_check_settings(void) {
             nearest = edits < fewest ? settings[i].name : nearest;
             fewest = edits < fewest ? edits : fewest;
         }
-        if (nearest && fewest && (fewest <= 2 || !strncmp(*variable, "CPU_DEV", 7)))
+        if (nearest && fewest && (fewest <= 2 || !strncmp(*variable, "CPU_DEVICE", 10)))
             cpu_fail("%s: the CPU device has no such variable; the nearest one is %s", *variable,
                      nearest);
     }
