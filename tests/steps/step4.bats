@@ -30,8 +30,7 @@ valid_snapshot() {
 
 @test "when a rank is killed, the others name their collective and end within seconds" {
     train 4 3 --log-every 1 --snapshot right
-    # The first all-reduce compares the options and the data. With --log-every 1 a step has four collectives, and an epoch of
-    # five steps two more at its end.
+    # With --log-every 1, a step has four all-reduces, and an epoch of five steps two more at its end.
     while read -r rank place epochs steps in; do
         rm -f s
         KILL_AT="$rank ${place/:/ } 9" start_ranks 3 "$watched" --log-every 1 --snapshot s
@@ -47,9 +46,9 @@ valid_snapshot() {
         valid_snapshot "$epochs"
     done <<'END'
 2 gather_batch:2 0 1 2
-0 ncclAllReduce:13 0 2 3
-2 ncclAllReduce:22 0 5 5
-1 ncclAllReduce:32 1 7 8
+0 ncclAllReduce:12 0 2 3
+2 ncclAllReduce:21 0 5 5
+1 ncclAllReduce:31 1 7 8
 END
     rm -f s
     # A rank is killed before all ranks have joined.
@@ -57,18 +56,18 @@ END
     ranks_end 4 1 0 2
     ranks_end 1 137 1
     # A rank is killed while the ranks compare their options and data.
-    KILL_AT="2 ncclAllReduce 1 9" start_ranks 3 "$watched"
+    KILL_AT="2 ncclAllGather 1 9" start_ranks 3 "$watched"
     ranks_end 5 1 0 1
     for other in 0 1; do
-        rank_says $other "rank 2 \(pid ${pids[2]} on $(hostname)\) has ended while rank [01] was in AllReduce .* at .*agree\.c:[0-9]+\)$"
+        rank_says $other "rank 2 \(pid ${pids[2]} on $(hostname)\) has ended while rank [01] was in AllGather .* at .*agree\.c:[0-9]+\)$"
     done
 }
 
 # late SIGNAL PROGRAM OPTION...: rank 1 of 3 gets a signal in its third step, in which the gradients are summed by the
-# tenth all-reduce, or without overlap, by the sixth.
+# ninth all-reduce, or without overlap, by the fifth.
 late() {
-    local nth=10
-    [[ $* != *"--overlap 0"* ]] || nth=6
+    local nth=9
+    [[ $* != *"--overlap 0"* ]] || nth=5
     rm -f s
     KILL_AT="1 ncclAllReduce $nth $1" start_ranks 3 "$2" --log-every 1 --step-timeout 1 --snapshot s "${@:3}"
 }
@@ -139,7 +138,7 @@ gives_up_after() { # SECONDS RANK...
 # Rank 1 stops before the first all-reduce. Rank 0 queues it, and then loads its next kernel, which waits for all work of the
 # device. Meanwhile, the watchdog's thread waits in cudaEventQuery.
 @test "the watchdog also ends a rank whose calls of CUDA do not return" {
-    CPU_DEVICE_CHAOS=1 KILL_AT="1 ncclAllReduce 2 19" start_ranks 2 "$watched" --step-timeout 1
+    CPU_DEVICE_CHAOS=1 KILL_AT="1 ncclAllReduce 1 19" start_ranks 2 "$watched" --step-timeout 1
     ranks_end 5 1 0
     rank_says 0 "a call of CUDA does not return: a rank is stuck, or the network is down$"
 }
