@@ -95,6 +95,7 @@ END
 same_evaluation 1
 first_difference "$SCRATCH/none"
 first_difference "$SCRATCH/csv" 21
+head -n 11 "$SCRATCH/csv" >"$SCRATCH/short"; first_difference "$SCRATCH/short"; [ ${#at[@]} = 0 ] || wrong 'more losses'
 : >"$SCRATCH/csv"; right_losses || wrong 'no losses'
 holds 'mine <= right' 1 ''
 holds 'mine <= right' '' 1 || wrong 'no number'
