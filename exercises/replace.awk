@@ -129,7 +129,7 @@ END {
     if (script)
         names[inside = 1] = "script"
     for (i = 1; i <= NR; i++) {
-        if (!inside && text[i] ~ /^[a-z_]/ && text[i] !~ /[;>]\n$/)
+        if (!inside && text[i] ~ /^([A-Z0-9_]+ )?[a-z_]/ && text[i] !~ /[;>]\n$/)
             names[inside = i] = name_of(text[i])
         body[at[i] = inside] = body[inside] text[i]
         if (!script && text[i] ~ /^}/)
