@@ -123,6 +123,7 @@ static int end_of_signalled(const char *name, double second, double third) {
     now = 0.25;
     if (fork() == 0) {
         strcpy(error_name, name);
+        signal(SIGINT, SIG_DFL); // which a test in the background of a shell would ignore
         stop_on_signals();
         dup2(caught, STDERR_FILENO);
         for (int i = 0; i < 3; i++) {
