@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # machine.sh [OPTION...] SUITE COMMAND: runs a shell command in a fresh clone of this repository on a bare system, which
 # holds nothing but git, make and gcc. No other program of this machine helps the command, so it meets the problems of a
-# new user. SUITE is a release of Debian (bookworm, trixie) or Ubuntu (jammy, noble, resolute). Options:
+# new user. SUITE is a release of Debian (bullseye, bookworm, trixie, sid) or Ubuntu (jammy, noble, resolute). Options:
 #   --as user       an ordinary user; --as sudo: a user who may use sudo without a password (root, if left out)
 #   --net none      no network; --net drop: all packets are lost, so every request waits for an answer
 #   --with LIST     these packages are there, too, such as clang,bats

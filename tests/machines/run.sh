@@ -21,6 +21,8 @@ try() {
 
 try 'Debian 12, root' bookworm 'make quickstart && make test'
 try 'Debian 13, sudo' --as sudo trixie 'make quickstart && WERROR=1 make test-quick'
+try 'Debian 11, root' bullseye 'make quickstart && WERROR=1 make test-quick'
+try 'Debian unstable, root' sid 'make quickstart && WERROR=1 make test-quick'
 try 'Ubuntu 24.04, root' noble 'make quickstart && WERROR=1 make test-quick'
 try 'Ubuntu 22.04, whose bats is too old' jammy 'make test-quick && tools/deps.sh test && tests/run.sh tools/run'
 try '64-bit ARM' --arch arm64 bookworm \
