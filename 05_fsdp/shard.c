@@ -12,7 +12,7 @@ void add_unit(struct sharding *s, size_t parameters, struct division division) {
         return;
     }
     if (s->units == MOST_UNITS)
-        fail("the model has too many matrices: raise MOST_UNITS in zoo/snapshots/sharding.h");
+        fail("the model has too many matrices: raise MOST_UNITS in 05_fsdp/sharding.h");
     s->division[s->units] = division;
     s->unit[s->units++] = parameters;
 }

@@ -1,8 +1,8 @@
-// What a rank does with its shard of a model (zoo/snapshots/sharding.h): its initial values.
-// zoo/snapshots/shards.h saves and loads it.
+// What a rank does with its shard of a model (05_fsdp/sharding.h): its initial values.
+// 05_fsdp/shards.h saves and loads it.
 #pragma once
+#include "05_fsdp/shards.h"
 #include "common/models/model.h"
-#include "zoo/snapshots/shards.h"
 
 // Appends a unit of this size, or makes the last one larger if that is the same. Size 0: nothing.
 void add_unit(struct sharding *sharding, size_t parameters, struct division division);

@@ -167,7 +167,7 @@ compile() {
         fi
         inputs+=("$word")
     done
-    cc "${c_flags[@]}" "${inputs[@]}" "$build"/{zoo/zoo.o,watch/watch.o,steps.a,common.a,libcpu_device.a} "${libs[@]}" -ldl -lm -o "$1" && rm -f "${new[@]}"
+    cc "${c_flags[@]}" "${inputs[@]}" -Wl,-u,remove_shards "$build"/{zoo/zoo.o,watch/watch.o,steps.a,common.a,libcpu_device.a} "${libs[@]}" -ldl -lm -o "$1" && rm -f "${new[@]}"
 }
 
 # compile_watched PROGRAM FILE...: the same with steps/watch.c, which wraps some calls and passes them on to __real_...

@@ -31,11 +31,11 @@ ifneq ($(CONDA_PREFIX),)
 $(UNIT_TESTS:=.o): private ALL_CFLAGS += -I$(CONDA_PREFIX)/include
 $(UNIT_TESTS) $(CU_TESTS): private LIB_FLAGS += -L$(CONDA_PREFIX)/lib -Wl,-rpath,$(CONDA_PREFIX)/lib
 endif
-$(UNIT_TESTS): %: %.o $(BUILD)/zoo/zoo.o $(COMMON_ARCHIVES)
+$(UNIT_TESTS): %: %.o $(ZOO_OBJECTS) $(COMMON_ARCHIVES)
 	$(QUIET)$(CC) $(ALL_CFLAGS) $(filter %.o,$^) $(filter %.a,$^) -o $@ -Wl,--as-needed $(LIB_FLAGS) $(NCCL_FLAGS) -lcmocka -lm -ldl
 $(BUILD)/tests/unit/test_pipeline: $(addprefix $(BUILD)/,08_pipeline/pipeline.o 05_fsdp/shard.o 04_multinode/watchdog.o 02_multigpu_fork/share_gpus.o)
 # The linker takes no kernels from the archive, because it has those of the .cu files.
-$(CU_TESTS): %_cu: %.o $(BUILD)/zoo/zoo.o $(patsubst %.cu,$(BUILD)/%_on_host.o,$(wildcard */kernels/*.cu)) $(COMMON_ARCHIVES)
+$(CU_TESTS): %_cu: %.o $(ZOO_OBJECTS) $(patsubst %.cu,$(BUILD)/%_on_host.o,$(wildcard */kernels/*.cu)) $(COMMON_ARCHIVES)
 	$(QUIET)$(CC) $(ALL_CFLAGS) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIB_FLAGS) -lcmocka -lm -ldl
 $(BUILD)/%_on_host.o: %.cu tests/unit/host_cuda.h $(BUILD)/flags
 	@mkdir -p $(@D)

@@ -25,18 +25,20 @@ comma := ,
 QUIET = $(if $(V),,@$(SAY_ONCE))
 SAY_ONCE = $(if $(findstring s,$(filter-out --%,$(firstword -$(MAKEFLAGS)))),,$(info compiles into $(BUILD) (V=1 shows the commands)))$(eval SAY_ONCE :=)
 
-# Programs that are linked with zoo/zoo.c and watch/watch.c have what the zoo and the watch offer. Both begin before main, so
-# no program names them. Steps 1 to 6 also work without: make step1 ZOO=0, or if these folders are not there.
+# Programs that are linked with zoo/zoo.c, watch/watch.c and 05_fsdp/shards.c have what these offer: models, optimizers and
+# data, a trace and a profile, and snapshots in shards. All three begin before main, so no program names them. Steps 1 to 6
+# also work without: make step1 ZOO=0, or if the folders zoo and watch are not there.
 ZOO := 1
 BESIDE := $(if $(filter 0,$(ZOO)),,$(wildcard zoo watch))
 WITH_ZOO := %/train %/classify %/ladder %/generate
 WITH_WATCH := %/train %/allreduce
+ZOO_OBJECTS := $(if $(filter zoo,$(BESIDE)),$(addprefix $(BUILD)/,zoo/zoo.o 05_fsdp/shards.o 05_fsdp/manifest.o 05_fsdp/sharding.o))
+WATCH_OBJECTS := $(if $(filter watch,$(BESIDE)),$(BUILD)/watch/watch.o)
 # $(call JOINING,PROGRAM): the objects with which the program is linked for that.
-JOINING = $(if $(filter $(WITH_ZOO),$1),$(patsubst %,$(BUILD)/zoo/zoo.o,$(filter zoo,$(BESIDE)))) \
-	$(if $(filter $(WITH_WATCH),$1),$(patsubst %,$(BUILD)/watch/watch.o,$(filter watch,$(BESIDE))))
+JOINING = $(if $(filter $(WITH_ZOO),$1),$(ZOO_OBJECTS)) $(if $(filter $(WITH_WATCH),$1),$(WATCH_OBJECTS))
 
 BUILT := $(PROGRAMS:%=$(BUILD)/%)
-STEPS_MODULES := $(filter-out $(BUILT:=.o),$(patsubst %.c,$(BUILD)/%.o,$(wildcard $(if $(filter zoo,$(BESIDE)),0[2-9]*,0[2-46]*)/*.c $(BESIDE:=/nccl_*.c))))
+STEPS_MODULES := $(filter-out $(BUILT:=.o),$(patsubst %.c,$(BUILD)/%.o,$(wildcard $(if $(filter zoo,$(BESIDE)),0[2-9]*,0[2-6]*)/*.c $(BESIDE:=/nccl_*.c))))
 FOLDERS := $(wildcard common/* $(BESIDE:=/*) $(BESIDE))
 COMMON := $(filter-out common/device/fallback.c $(wildcard watch/nccl_*.c $(FOLDERS:=/$(if $(filter cpu,$(DEVICE)),gpu,cpu)_*.c)),$(wildcard $(FOLDERS:=/*.c))) \
 	01_single_gpu/launchers.c $(if $(filter gpu,$(DEVICE)),$(wildcard $(FOLDERS:=/*.cu)))
@@ -112,10 +114,10 @@ $(LIBRARY): always
 $(BUILD)/%.a:
 	@rm -f $@
 	$(QUIET)$(AR) -qc $@ $^
+$(foreach program,$(BUILT),$(eval $(program): $(call JOINING,$(program))))
 $(filter-out %/launch,$(BUILT)): $(if $(filter gpu,$(DEVICE)),$(BUILD)/common/device/fallback.o)
 $(filter-out $(BUILD)/01_%,$(BUILT)): $(BUILD)/steps.a
 $(BUILD)/01_single_gpu/ladder/ladder: $(addprefix $(BUILD)/01_single_gpu/ladder/,climb.o fused.o)
-$(foreach program,$(BUILT),$(eval $(program): $(call JOINING,$(program))))
 $(BUILT): $(COMMON_ARCHIVES)
 $(BUILT): %: %.o
 	$(QUIET)$(CC) $(ALL_CFLAGS) $^ -o $@ -Wl,--as-needed $(LIB_FLAGS) $(NCCL_FLAGS) -lm -ldl

@@ -6,7 +6,6 @@
 #include "zoo/layers/kinds.h"
 #include "zoo/models/models.h"
 #include "zoo/models/summary.h"
-#include "zoo/snapshots/shards.h"
 #include "zoo/training/optimizers.h"
 #include "zoo/zoo_options.h"
 #include <stdio.h>
@@ -47,9 +46,8 @@ static void describe_model(const struct model *m) {
         print_summary(m);
 }
 
-static const struct catalogue zoo = {models,          optimizers,     sources,
-                                     build_model,     describe_model, set_optimizer,
-                                     identify_shards, load_shards,    remove_shards};
+static const struct catalogue zoo = {models,      optimizers,     sources,
+                                     build_model, describe_model, set_optimizer};
 
 // Runs before main in each program that is linked with this file.
 __attribute__((constructor)) static void join_program(void) {

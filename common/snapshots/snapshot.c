@@ -4,7 +4,7 @@
 #include "common/data/data.h"
 #include "common/device/device.h"
 #include "common/snapshots/snapshot_file.h"
-#include "common/training/catalogue.h"
+#include "common/training/optimizer.h"
 #include "common/training/training_options.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -231,22 +231,23 @@ int snapshot_read(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
     return snapshot_accept(path, &found, s, why) ? -1 : 1;
 }
 
+const struct snapshot_files *snapshot_files;
+
 int snapshot_save(const char *name, const struct snapshot *s, char why[WHY_SIZE]) {
     char path[PATH_SIZE];
     follow_links(path, name);
     if (snapshot_write(path, s, why))
         return -1;
-    if (catalogue->remove_shards)
-        catalogue->remove_shards(path);
+    if (snapshot_files)
+        snapshot_files->remove(path);
     return 0;
 }
 
 int snapshot_identify(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
-    return catalogue->identify_snapshot ? catalogue->identify_snapshot(path, s, why)
-                                        : snapshot_read_header(path, s, why);
+    return snapshot_files ? snapshot_files->identify(path, s, why)
+                          : snapshot_read_header(path, s, why);
 }
 
 int snapshot_load(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
-    return catalogue->load_snapshot ? catalogue->load_snapshot(path, s, why)
-                                    : snapshot_read(path, s, why);
+    return snapshot_files ? snapshot_files->load(path, s, why) : snapshot_read(path, s, why);
 }

@@ -2,7 +2,7 @@
 // stopped. The file has the bytes of struct snapshot from magic on (little-endian), and a CRC-32
 // (zlib's) of all bytes before it. A run continues with the settings of its own options; the file
 // stores those of the run before only to say what differs. A snapshot may also be divided into
-// shards (zoo/snapshots/shards.h); snapshot_load reads both.
+// several files; snapshot_load reads both.
 #pragma once
 #include "common/base/error.h"
 #include "common/kernels/kernels.h"

@@ -1,4 +1,4 @@
-// Functions of snapshot.c that lock.c and zoo/snapshots/shards.c use, too.
+// What snapshot.c shares with lock.c and with code for snapshots in several files.
 #pragma once
 #include "common/snapshots/snapshot.h"
 #include <limits.h>
@@ -22,7 +22,16 @@ void follow_links(char target[PATH_SIZE], const char *path);
 // Writes a file that consists of these parts, completely or not at all, as snapshot_save does.
 int write_whole(const char *path, const struct iovec *parts, int count, char why[WHY_SIZE]);
 
-// Work like snapshot_save, snapshot_identify and snapshot_load, but ignore shards.
+// A program that is linked with code for snapshots in several files calls these functions, which
+// read both kinds. NULL: it has none.
+extern const struct snapshot_files {
+    int (*identify)(const char *path, struct snapshot *snapshot, char why[WHY_SIZE]);
+    int (*load)(const char *path, struct snapshot *snapshot, char why[WHY_SIZE]);
+    // Removes the other files of a snapshot, now that there is a whole one at path.
+    void (*remove)(const char *path);
+} * snapshot_files;
+
+// Work like snapshot_save, snapshot_identify and snapshot_load, for a snapshot in one file.
 int snapshot_write(const char *path, const struct snapshot *snapshot, char why[WHY_SIZE]);
 int snapshot_read_header(const char *path, struct snapshot *snapshot, char why[WHY_SIZE]);
 int snapshot_read(const char *path, struct snapshot *snapshot, char why[WHY_SIZE]);

@@ -5,7 +5,6 @@
 #include "common/models/model.h"
 #include "common/training/optimizer.h"
 
-struct snapshot;
 // NULL ends each list.
 struct catalogue {
     const struct model_kind *const *models;
@@ -21,10 +20,5 @@ struct catalogue {
     // Sets what other options change in an optimizer of this kind, and its text. Returns 0, or -1
     // with the reason in why.
     int (*set_optimizer)(struct optimizer *o, const struct optimizer *kind, char why[WHY_SIZE]);
-    // Work like snapshot_identify and snapshot_load, and also read a snapshot in several files.
-    int (*identify_snapshot)(const char *path, struct snapshot *s, char why[WHY_SIZE]);
-    int (*load_snapshot)(const char *path, struct snapshot *s, char why[WHY_SIZE]);
-    // Removes the other files of a snapshot, now that there is a whole one at path.
-    void (*remove_shards)(const char *path);
 };
 extern const struct catalogue *catalogue;

@@ -1,8 +1,8 @@
 // Fuzzes the snapshot reader. The first byte of the input says whether the checksum of the rest, a
 // file or a manifest, is made right: else hardly any input would come past it. Shards that a
 // manifest may name lie beside it: of one unit, cut in two.
+#include "05_fsdp/shards.h"
 #include "common/base/error.h"
-#include "zoo/snapshots/shards.h"
 #include <assert.h>
 #include <limits.h>
 #include <stddef.h>

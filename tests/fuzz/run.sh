@@ -13,7 +13,7 @@ trap 'exit 1' INT TERM
 
 compile() { # TARGET
     objects=
-    for source in common/*/*.c zoo/*.c zoo/*/*.c watch/*.c "tests/fuzz/$1.c"; do
+    for source in common/*/*.c 05_fsdp/shards.c 05_fsdp/manifest.c 05_fsdp/sharding.c zoo/*.c zoo/*/*.c watch/*.c "tests/fuzz/$1.c"; do
         case $source in
             */gpu_*) ;; # for a GPU only
             *) objects="$objects $build/${source%.c}.o" ;;

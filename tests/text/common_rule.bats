@@ -59,14 +59,14 @@ linked() {
     make -s DEVICE=cpu ZOO=0 step1
     [ "$(linked 01_single_gpu/train zoo)$(linked 01_single_gpu/train watch)" = "" ]
     rm -r zoo watch
-    make -s -j2 DEVICE=cpu step1 step2 step3 step4 step6
+    make -s -j2 DEVICE=cpu step1 step2 step3 step4 step5 step6
     [ "$(linked 01_single_gpu/train common | wc -l)" -gt 15 ]
     tiny_data data
     options=(--data data --epochs 2 --log-every 1)
     "$TRAIN" "${options[@]}" | grep -oE '^epoch.*(loss|accuracy) [0-9.]+' >right
     [ -s right ]
     for command in 01_single_gpu/train '02_multigpu_fork/train --nproc 1' \
-        '03_multigpu_launcher/launch 03_multigpu_launcher/train' '04_multinode/launch 04_multinode/train'; do
+        '03_multigpu_launcher/launch 03_multigpu_launcher/train' '04_multinode/launch 04_multinode/train' '04_multinode/launch 05_fsdp/train'; do
         $command "${options[@]}" | grep -oE '^epoch.*(loss|accuracy) [0-9.]+' | diff right -
     done
     02_multigpu_fork/train --nproc 2 "${options[@]}" --csv two --lr 0.001 >/dev/null

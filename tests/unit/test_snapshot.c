@@ -1,9 +1,9 @@
 // Tests of snapshots, whole and in shards: a saved state loads again, a damaged file is refused,
 // and after any failure, even a crash, the previous snapshot is still complete.
+#include "05_fsdp/manifest.h"
 #include "common/base/error.h"
 #include "exercises/messages.h"
 #include "tests/test.h"
-#include "zoo/snapshots/manifest.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "zoo/snapshots/sharding.h"
+#include "05_fsdp/sharding.h"
 #include "common/base/minmax.h"
 
 // Returns the number of shards that have a piece of unit i.

@@ -1,7 +1,7 @@
 // The manifest of a snapshot in shards: a short text with the run, its progress, how the values are
 // divided, and the checksum of each shard.
 #pragma once
-#include "zoo/snapshots/shards.h"
+#include "05_fsdp/shards.h"
 
 enum { MANIFEST_SIZE = 1 << 18 }; // larger than any manifest
 

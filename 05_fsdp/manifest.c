@@ -1,4 +1,4 @@
-#include "zoo/snapshots/manifest.h"
+#include "05_fsdp/manifest.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-#include "zoo/snapshots/shards.h"
+#include "05_fsdp/shards.h"
+#include "05_fsdp/manifest.h"
 #include "common/base/minmax.h"
 #include "common/device/device.h"
-#include "zoo/snapshots/manifest.h"
 #include <dirent.h>
 #include <errno.h>
 #include <libgen.h>
@@ -264,7 +264,7 @@ static int read_latest(const char *path, struct snapshot *s, const struct shard 
     return result;
 }
 
-int identify_shards(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
+static int identify_shards(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
     return read_latest(path, s, NULL, why);
 }
 
@@ -273,6 +273,12 @@ int snapshot_load_shard(const char *path, struct snapshot *s, const struct shard
     return read_latest(path, s, &(struct shard){sharding, number}, why);
 }
 
-int load_shards(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
+static int load_shards(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
     return snapshot_load_shard(path, s, &(struct sharding){1, 1, {s->parameters}}, 0, why);
+}
+
+// Runs before main in each program that is linked with this file.
+__attribute__((constructor)) static void join_program(void) {
+    static const struct snapshot_files shards = {identify_shards, load_shards, remove_shards};
+    snapshot_files = &shards;
 }

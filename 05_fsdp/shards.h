@@ -1,14 +1,14 @@
-// Snapshots in shards: each shard (zoo/snapshots/sharding.h) has its own file, with the format of a
+// Snapshots in shards: each shard (05_fsdp/sharding.h) has its own file, with the format of a
 // whole snapshot: first the parameters, then each optimizer state. The file at the snapshot's path
-// is a manifest (zoo/snapshots/manifest.h), whose checksums tell whether a file is the right shard.
+// is a manifest (05_fsdp/manifest.h), whose checksums tell whether a file is the right shard.
+//
+// Each program that is linked with shards.c continues from such a snapshot (snapshot_load).
 #pragma once
+#include "05_fsdp/sharding.h"
 #include "common/snapshots/snapshot_file.h"
-#include "zoo/snapshots/sharding.h"
 
-// Functions of struct catalogue (common/training/catalogue.h). remove_shards keeps those that a
-// manifest at path names. A rank that cannot save its shard calls it when no other rank saves.
-int identify_shards(const char *path, struct snapshot *snapshot, char why[WHY_SIZE]);
-int load_shards(const char *path, struct snapshot *snapshot, char why[WHY_SIZE]);
+// Removes all shards of this path but those that a manifest at path names. A rank that cannot save
+// its shard calls it when no other rank saves.
 void remove_shards(const char *path);
 
 // Reads one shard from the snapshot at path, which may be one file or have any number of shards.
