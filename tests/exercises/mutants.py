@@ -3,9 +3,9 @@
 
 The right answer is the lines of the step that the task of the exercise removes. A mutant changes one place there: a
 statement or a factor less, a condition negated or fixed, another operator, a number or a name of the same type instead,
-two statements exchanged, a wait of the host more. It does not count if it does not compile, or if the compiler makes the same code as from the
-step or from another mutant. Prints a line for each mutant; with --list, only its name, and with TEXT, only of those
-whose names hold it. The file equal lists those that the check accepts, with the reasons why they are right."""
+two statements exchanged, a wait of the host more. It does not count if it does not compile, or if the compiler makes
+the same code as from the step or from another mutant. Prints a line for each mutant; with --list, it checks none, and
+with TEXT, only those whose names hold it. The file equal lists those that the check accepts, with the reasons."""
 
 import difflib
 import os
@@ -30,7 +30,8 @@ REPLACED = [
     (r'(\([^()]*\)|' + OPERAND + r') \? (.*?) : ([^;]*?)(?=[;,)]*$)', [r'\2', r'\3']),
 ]
 COMPILERS = {
-    '.c': 'cc -x c -std=c11 -D_GNU_SOURCE -O2 -Werror=int-conversion -Werror=incompatible-pointer-types -Werror=implicit-function-declaration',
+    '.c': 'cc -x c -std=c11 -D_GNU_SOURCE -O2 -Werror=int-conversion -Werror=incompatible-pointer-types '
+          '-Werror=implicit-function-declaration',
     '.cu': 'c++ -x c++ -O1 -include tests/unit/host_cuda.h',
 }
 
@@ -127,9 +128,11 @@ def mutants_of(path, chosen):
             if re.match(r' +(?!for|if|else|while|//)[^ ].*;$', code):
                 yield mutant(i, last, ';', 'without ' + whole)
                 for stream in re.findall(r'([\w.>-]*\bstream|[\w.>-]*_stream)\)+;$', code):
-                    yield mutant(i, last, f'{{ {whole} CUDA_CHECK(cudaStreamSynchronize({stream})); }}', 'a wait behind ' + whole)
+                    wait = f'{{ {whole} CUDA_CHECK(cudaStreamSynchronize({stream})); }}'
+                    yield mutant(i, last, wait, 'a wait behind ' + whole)
                 if above and above[1] == i - 1 and not re.match(r' +(?:const |struct )*\w+ \**\w+ (?:=|\[)', code):
-                    yield mutant(above[0], last, whole + '\n' + '\n'.join(lines[above[0]:i]), 'earlier: ' + whole)
+                    exchanged = whole + '\n' + '\n'.join(lines[above[0]:i])
+                    yield mutant(above[0], last, exchanged, 'earlier: ' + whole)
                 above = i, last
         if not re.match(r' *(wrong_usage|fail)\(', code): # the attendee chooses the words of messages
             yield from (mutant(i, i, new) for new in [*replaced(lines[i]), *renamed(lines, i, types)])
@@ -159,16 +162,16 @@ def check(number, folder):
     limits = {'LIMIT': '10', 'CPU_DEVICE_TIMEOUT': '3', 'CHAOS': '1'}
     run = subprocess.run(['exercises/run.sh', 'try', number, folder], env={**limits, **os.environ},
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if 'it does not compile' in run.stdout:
-        sys.exit(f'error: {number}: the check compiles with other options than this program\n{run.stdout}')
+    if run.returncode > 1 or 'it does not compile' in run.stdout:
+        sys.exit(f'error: the check of {number} does not run a mutant\n{run.stdout}')
     if run.returncode == 0:
         return 'costs' if 'right, and it costs' in run.stdout else 'accepted'
-    return 'refused, ' + next((line for line in run.stdout.split('\n') if line.startswith('wrong')), run.stdout)
+    return 'refused, ' + re.search('^wrong.*', run.stdout, re.M)[0]
 
 
 def try_all(number, part, folder, only_list):
     """Tries the mutants of an exercise whose names hold the part. Returns whether one is wrong, and accepted."""
-    equal = [line for line in Path(__file__).with_name('equal').read_text().split('\n') if line.startswith(number + ' ')]
+    equal = re.findall(rf'^{number} .*', Path(__file__).with_name('equal').read_text(), re.M)
     unused, counts = set(equal), defaultdict(int)
     answers = dict(answer(number, folder))
     for path, lines in answers.items():
@@ -181,7 +184,7 @@ def try_all(number, part, folder, only_list):
             if code is None or code in codes:
                 continue
             codes.add(code)
-            listed = [line for line in equal if line == f'{number} {name}' or line[-3:] == '...' and f'{number} {name}'.startswith(line[:-3])]
+            listed = [line for line in equal if f'{number} {name}'.startswith(line.removesuffix('...'))]
             (folder / path.name).write_text(text)
             said = 'made' if only_list else 'equal' if listed else check(number, folder)
             counts[said.split(',')[0]] += 1
