@@ -83,7 +83,7 @@ END
 
 # floats FILE: prints the 822 parameters of a snapshot, one per line.
 floats() {
-    tail -c +1017 "$1" | head -c $((4 * 822)) | od -An -v -w4 -tf4
+    tail -c +1257 "$1" | head -c $((4 * 822)) | od -An -v -w4 -tf4
 }
 
 @test "--clip shortens long gradients to its limit, and leaves short ones unchanged" {

@@ -71,7 +71,7 @@ END
 
 # values FILE: prints the values of a snapshot's file of step 1, one a line: its parameters, and then its optimizer state.
 values() {
-    tail -c +1017 "$1" | head -c -4 | od -An -v -w4 -tf4
+    tail -c +1257 "$1" | head -c -4 | od -An -v -w4 -tf4
 }
 
 # same_values FILE FILE: the parameters and the gradients of the first training step, which are the momentum of SGD then, must
