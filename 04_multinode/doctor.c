@@ -119,8 +119,8 @@ static void check(const struct row *rows, int world, double sum) {
 }
 
 // Sets rows to those of all ranks. Returns the sum of the numbers 1, 2, ... of all ranks.
-static double exchange(const struct place *p, ncclUniqueId id, const struct row *row,
-                       struct row *rows) {
+static double gather_rows(const struct place *p, ncclUniqueId id, const struct row *row,
+                          struct row *rows) {
     ncclComm_t comm;
     cudaStream_t stream;
     double *sum, total = p->rank + 1;
@@ -154,7 +154,7 @@ int main(int argc, char **argv) {
     struct row row = describe(&p, device), *rows = calloc(p.world, sizeof row);
     if (!rows)
         fail("out of memory");
-    double sum = exchange(&p, id, &row, rows);
+    double sum = gather_rows(&p, id, &row, rows);
     if (p.rank == 0) {
         printf("launcher  %s\n", p.launcher);
         check(rows, p.world, sum);

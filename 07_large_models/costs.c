@@ -16,7 +16,7 @@ double device_memory_used(void) {
 }
 
 __attribute__((format(printf, 4, 5))) static void
-print_cost(const char *kind, double measured, double computed, const char *formula, ...) {
+print_row(const char *kind, double measured, double computed, const char *formula, ...) {
     va_list arguments;
     va_start(arguments, formula);
     printf("  %-12s %14.0f %14.0f  ", kind, measured, computed);
@@ -123,25 +123,25 @@ void print_costs(const struct fsdp *f, const struct optimizer *o, int rows, int 
            all, all - f->model->parameters, f->shards, PLURAL(f->shards), f->replicas,
            PLURAL(f->replicas));
     printf("  %-12s %14s %14s\n", "", "measured", "computed");
-    print_cost("parameters", device_bytes("parameters"), 4 * sharded, "4 P / N");
-    print_cost("gradients", device_bytes("gradients"), 4 * sharded, "4 P / N");
-    print_cost("optimizer", device_bytes("optimizer"), 4 * o->state_per_parameter * sharded,
-               "%d P / N", 4 * o->state_per_parameter);
-    print_cost("gathered", device_bytes("gathered"), gathered, "%s",
-               !f->buffered ? "nothing"
-               : f->keep    ? "4 P"
-                            : "two buffers, each for its largest unit");
-    print_cost("activations", device_bytes("activations"), activations, "of %d samples%s", rows,
-               shared ? ", of units only their inputs" : "");
-    print_cost("peak", used,
-               4 * (2 + o->state_per_parameter) * sharded + gathered + activations + data + scratch,
-               "all these, data %zu and scratch %zu", data, scratch);
+    print_row("parameters", device_bytes("parameters"), 4 * sharded, "4 P / N");
+    print_row("gradients", device_bytes("gradients"), 4 * sharded, "4 P / N");
+    print_row("optimizer", device_bytes("optimizer"), 4 * o->state_per_parameter * sharded,
+              "%d P / N", 4 * o->state_per_parameter);
+    print_row("gathered", device_bytes("gathered"), gathered, "%s",
+              !f->buffered ? "nothing"
+              : f->keep    ? "4 P"
+                           : "two buffers, each for its largest unit");
+    print_row("activations", device_bytes("activations"), activations, "of %d samples%s", rows,
+              shared ? ", of units only their inputs" : "");
+    print_row("peak", used,
+              4 * (2 + o->state_per_parameter) * sharded + gathered + activations + data + scratch,
+              "all these, data %zu and scratch %zu", data, scratch);
     if (f->sent_a_step >= 0) // else no training step has run
-        print_cost("sent / step", f->sent_a_step,
-                   f->micro_steps * (gathers * f->size + 4) * all * (n - 1) / n +
-                       8 * sharded * (r - 1) / r,
-                   "%d (%d x %zu + 4) P (N - 1) / N + 8 P / N (R - 1) / R", f->micro_steps, gathers,
-                   f->size);
+        print_row("sent / step", f->sent_a_step,
+                  f->micro_steps * (gathers * f->size + 4) * all * (n - 1) / n +
+                      8 * sharded * (r - 1) / r,
+                  "%d (%d x %zu + 4) P (N - 1) / N + 8 P / N (R - 1) / R", f->micro_steps, gathers,
+                  f->size);
     if (begin)
         print_rate(f, rows * f->micro_steps);
 }

@@ -109,7 +109,7 @@ static void convert(void (*run)(void *, size_t, size_t), const struct matrix *x,
 
 // Returns the matrix as floats that the library reads fast: a copy, which the caller frees, or the
 // matrix itself if it needs none.
-static float *as_floats(const struct matrix *x, int rows, int cols, int *ld) {
+static float *to_floats(const struct matrix *x, int rows, int cols, int *ld) {
     *ld = x->ld;
     if (is_float(x) && !x->spread)
         return x->data;
@@ -136,7 +136,8 @@ static size_t gemm_pieces(const struct gemm *g) {
 
 // Adds the bias to a block of C, while it is in the cache. The ReLU sets negative values and NaN to
 // 0, as that of cuBLASLt does.
-static void add_bias(const struct gemm *g, int first_row, int rows, int first_col, int cols) {
+static void add_bias_to_block(const struct gemm *g, int first_row, int rows, int first_col,
+                              int cols) {
     float *c = (float *)g->c.data + (size_t)first_col * (size_t)g->c.ld + first_row;
     const float *bias = g->bias + first_row;
     for (int col = 0; col < cols; col++, c += g->c.ld)
@@ -182,8 +183,8 @@ static void run_gemm(void *arguments, size_t from, size_t to) {
         cpu_sgemm(g->transa, g->transb, by_rows ? size : g->m, by_rows ? g->n : size, g->k,
                   g->alpha, a, g->a.ld, b, g->b.ld, g->beta, c, g->c.ld);
         if (g->bias)
-            add_bias(g, by_rows ? first : 0, by_rows ? size : g->m, by_rows ? 0 : first,
-                     by_rows ? g->n : size);
+            add_bias_to_block(g, by_rows ? first : 0, by_rows ? size : g->m, by_rows ? 0 : first,
+                              by_rows ? g->n : size);
         if (g->sums)
             add_up(g, piece, pieces);
     }
@@ -192,9 +193,9 @@ static void run_gemm(void *arguments, size_t from, size_t to) {
 // A product that needs copies: converts the matrices to floats and back.
 static void run_copied_gemm(void *arguments) {
     struct gemm g = *(struct gemm *)arguments, f = g;
-    f.a.data = as_floats(&g.a, g.transa ? g.k : g.m, g.transa ? g.m : g.k, &f.a.ld);
-    f.b.data = as_floats(&g.b, g.transb ? g.n : g.k, g.transb ? g.k : g.n, &f.b.ld);
-    f.c.data = as_floats(&g.c, g.m, g.n, &f.c.ld);
+    f.a.data = to_floats(&g.a, g.transa ? g.k : g.m, g.transa ? g.m : g.k, &f.a.ld);
+    f.b.data = to_floats(&g.b, g.transb ? g.n : g.k, g.transb ? g.k : g.n, &f.b.ld);
+    f.c.data = to_floats(&g.c, g.m, g.n, &f.c.ld);
     if (!f.a.data || !f.b.data || !f.c.data)
         abort();
     // Sums add the numbers before they are rounded to TF32.
