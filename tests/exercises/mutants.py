@@ -184,7 +184,8 @@ def try_all(number, part, folder, only_list):
             if code is None or code in codes:
                 continue
             codes.add(code)
-            listed = [line for line in equal if f'{number} {name}'.startswith(line.removesuffix('...'))]
+            full = f'{number} {name}'
+            listed = [line for line in equal if line == full or line.endswith('...') and full.startswith(line[:-3])]
             (folder / path.name).write_text(text)
             said = 'made' if only_list else 'equal' if listed else check(number, folder)
             counts[said.split(',')[0]] += 1
