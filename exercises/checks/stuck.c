@@ -1,8 +1,8 @@
-// stuck late|freeze|die|vanish JOIN_TIMEOUT STEP_TIMEOUT: two ranks make collectives under the
+// stuck late|freeze|die|first|last JOIN_TIMEOUT STEP_TIMEOUT: two ranks make collectives under the
 // attendee's watchdog. Rank 0 queues them at once. Rank 1 comes late for the first ones, or it
 // freezes or dies before the one with number 95, which is the only broadcast. That is more than the
-// watchdog has entries, so it has used some of them again. If rank 1 vanishes, only NCCL knows of
-// an error, as on a GPU.
+// watchdog has entries, so it has used some of them again. With first and last, it dies, too: only
+// NCCL knows of it, as on a GPU, and the error is that of the first or the last communicator.
 #include "04_multinode/meet_by_tcp.h"
 #include "04_multinode/watchdog.h"
 #include "common/base/error.h"
@@ -17,12 +17,12 @@
 static const int CREATION_DELAY = 1300000, DELAY = 400000; // microseconds
 enum { BROADCAST = 95 };
 
-static int vanishes;
+static int only_nccl_knows;
 
 cudaError_t __real_cudaEventQuery(cudaEvent_t event);
 cudaError_t __wrap_cudaEventQuery(cudaEvent_t event) {
     cudaError_t error = __real_cudaEventQuery(event);
-    return error == cudaSuccess || !vanishes ? error : cudaErrorNotReady;
+    return error == cudaSuccess || !only_nccl_knows ? error : cudaErrorNotReady;
 }
 
 int main(int argc, char **argv) {
@@ -32,9 +32,10 @@ int main(int argc, char **argv) {
     cudaStream_t stream;
     float *x;
     if (argc != 4)
-        fail("stuck late|freeze|die|vanish JOIN_TIMEOUT STEP_TIMEOUT");
+        fail("stuck late|freeze|die|first|last JOIN_TIMEOUT STEP_TIMEOUT");
     int late = !strcmp(argv[1], "late") && p.rank == 1;
-    vanishes = !strcmp(argv[1], "vanish");
+    int is_last = !strcmp(argv[1], "last");
+    only_nccl_knows = is_last || !strcmp(argv[1], "first");
     CUDA_CHECK(cudaSetDevice(choose_device(&p)));
     CUDA_CHECK(cudaStreamCreate(&stream));
     CUDA_CHECK(cudaMalloc((void **)&x, sizeof *x));
@@ -46,13 +47,13 @@ int main(int argc, char **argv) {
     usleep(late ? CREATION_DELAY : 0);
     COLLECTIVE(stream, ncclCommInitRank(&first, p.world, id, p.rank));
     COLLECTIVE(stream, ncclCommSplit(first, 0, p.rank, &comm, NULL));
-    if (!vanishes) // the one that fails may be the first or the last one
+    if (!is_last)
         watch_comm(comm);
     for (int i = 2; i < BROADCAST + 4; i++) {
         watch_step(i);
         if (i == BROADCAST / 2)
             wait_for(stream); // only the watchdog completes the late ones, not begin_collective
-        if (i == 66 && vanishes)
+        if (i == 66 && is_last)
             watch_comm(comm);
         usleep(late && i < 6 ? DELAY : 0);
         if (i == BROADCAST && p.rank == 1 && !late && strcmp(argv[1], "late")) {
