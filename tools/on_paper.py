@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Estimates the training of large transformers on paper, with tools/formulas.py and the rates of a modelled GPU. Nothing
-runs. docs/which.md explains the model and its assumptions, and compares it with published runs. Prints tables in
-Markdown."""
+"""Estimates the training of large transformers on paper, with the rates of a modelled GPU. Nothing runs. A training step takes
+the times of computing, of communication that does not hide behind it, of waiting in the pipeline, and of the update. Only data
+parallelism can hide: it sends layer by layer. tools/formulas.py has the formulas with their sources. docs/which.md says what
+they leave out, and docs/measurements.md compares them with published runs. Prints tables in Markdown."""
 import argparse
 import itertools
 import math
@@ -11,7 +12,7 @@ from typing import NamedTuple
 sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
 import formulas as f  # noqa: E402
 
-GPUS_PER_NODE, WAYS_GPUS = 8, 64  # WAYS_GPUS: of the tables that compare ways
+GPUS_PER_NODE, WAYS_GPUS = 8, 64  # WAYS_GPUS: of the table that compares ways
 LLAMA_TOKENS = 15 * 10 ** 12  # for the days of the table scaling
 # The share of the rate of large matrix products that a whole training step reaches on one node. It stands for everything
 # that the formulas leave out: kernels that are not products, products of other shapes, the host. It is the one number that
@@ -292,30 +293,22 @@ WAYS = [("DDP", "ddp", 1, 1), ("ZeRO-1", "zero1", 1, 1), ("ZeRO-2", "zero2", 1, 
         ("TP 8, PP 8", "ddp", 8, 8)]
 
 
-def print_ways(options, gpu, cell):
-    """A row for each way and a column for each model, on WAYS_GPUS GPUs."""
+def print_ways(options, gpu):
+    """A row for each way and a column for each model, on WAYS_GPUS GPUs: the states of a GPU, and the share of a training step in
+    which it does not compute the model."""
     rows = []
     for text, data, tensor, pipeline in WAYS:
         row = [text]
         for model in MODELS.values():
-            found = best(model, WAYS_GPUS, options.sequence, options.batch, gpu, (data,), (tensor,), (pipeline,))
-            row.append(cell(model, Layout(WAYS_GPUS, 1, WAYS_GPUS, data, tensor, pipeline), found))
+            states = memory(model, Layout(WAYS_GPUS, 1, WAYS_GPUS, data, tensor, pipeline))[0]
+            found, lost = best(model, WAYS_GPUS, options.sequence, options.batch, gpu, (data,), (tensor,), (pipeline,)), "no"
+            if found:
+                layout, guess = found
+                useful = guess.computing * (0.75 if layout.recompute else 1)
+                lost = f"{100 * (1 - useful / guess.step()):.0f} %" + (", R" if layout.recompute else "")
+            row.append(f"{digits(states / 1e9)} GB, {lost}")
         rows.append(row)
     print_table(["", *MODELS], rows)
-
-
-def print_memory(options, gpu):
-    print_ways(options, gpu, lambda model, layout, found: digits(memory(model, layout)[0] / 1e9) + (" GB" if found else " GB, no"))
-
-
-def print_time(options, gpu):
-    def cell(_model, _layout, found):
-        if not found:
-            return "-"
-        layout, guess = found
-        lost = 100 * (1 - (guess.computing - (guess.computing / 4 if layout.recompute else 0)) / guess.step())
-        return f"{lost:.0f} %" + (", R" if layout.recompute else "")
-    print_ways(options, gpu, cell)
 
 
 def print_scaling(options, gpu):
@@ -376,7 +369,7 @@ def print_plan(options, gpu):
     print_table(("", "8 GPUs", "64 GPUs", "1,024 GPUs"), [[row, *(p[row] for p in plans)] for row in plans[0]])
 
 
-COMMANDS = {"memory": print_memory, "time": print_time, "scaling": print_scaling, "published": print_published, "plan": print_plan}
+COMMANDS = {"ways": print_ways, "scaling": print_scaling, "published": print_published, "plan": print_plan}
 
 
 def positive(text):

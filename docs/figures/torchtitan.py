@@ -1,4 +1,4 @@
-"""Tokens per second of torchtitan and of step 7, and where the time of step 7 goes, as docs/which.md says."""
+"""Tokens per second of torchtitan and of step 7, and where the time of step 7 goes, as docs/measurements.md says."""
 import re
 
 from drawing import COMMUNICATE, COMPUTE, FOURTH, HOST, bars, read
@@ -8,7 +8,7 @@ NAMES = {"torchtitan, torch.compile": r"\| torchtitan, with", "torchtitan": r"\|
 
 
 def draw():
-    text = " ".join(read("docs/which.md").split())
+    text = " ".join(read("docs/measurements.md").split())
     rates = [int(re.search(row + r"[^|]*\| ([\d,]+) \|", text)[1].replace(",", "")) for row in NAMES.values()]
     step, *parts = map(float, re.search(r"of ([\d.]+) s of a training step, the matrix products take ([\d.]+) s, attention ([\d.]+) s, "
                                         r"and all other kernels ([\d.]+) s", text).groups())

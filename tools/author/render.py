@@ -6,7 +6,7 @@ code. A block begins with one of these comments and ends with <!-- end -->:
     <!-- code slurm/step4.sbatch from "#SBATCH" to "--time" -->   the lines of a file from the first that contains "#SBATCH"
                                                                   to the next that contains "--time"
     <!-- diff 12 backward -->                                     what step 2 changes in this function of step 1
-    <!-- computed tools/on_paper.py memory -->                    what a command of the repository prints, as Markdown
+    <!-- computed tools/on_paper.py ways -->                      what a command of the repository prints, as Markdown
     <!-- = mlp_parameters(784, 512, 512, 10) -->669,706<!-- end --> the value of an expression, within a line; it may use
                                                                   the functions of tools/formulas.py, table(FILE), and
                                                                   message(NAME), a message of exercises/messages.h
