@@ -2,7 +2,7 @@
 // new guide is not forgotten.
 
 const GUIDES = ["single-gpu-first", "batch", "training", "data", "convolution", "language-models", "which",
-    "collectives", "nccl", "seeing", "where", "launchers", "clusters-data", "offline"].map((name) => `docs/${name}.md`);
+    "nccl", "seeing", "where", "launchers", "clusters-data", "offline"].map((name) => `docs/${name}.md`);
 
 const step = (path) => (path.match(/^exercises\/(\d)\./) || [])[1];
 const numbers = new Intl.Collator("en", { numeric: true }).compare; // debug/2 stands before debug/10
