@@ -65,8 +65,9 @@ linked() {
     options=(--data data --epochs 2 --log-every 1)
     "$TRAIN" "${options[@]}" | grep -oE '^epoch.*(loss|accuracy) [0-9.]+' >right
     [ -s right ]
+    nodes="04_multinode/launch --master-port $(free_port)"
     for command in 01_single_gpu/train '02_multigpu_fork/train --nproc 1' \
-        '03_multigpu_launcher/launch 03_multigpu_launcher/train' '04_multinode/launch 04_multinode/train' '04_multinode/launch 05_fsdp/train'; do
+        '03_multigpu_launcher/launch 03_multigpu_launcher/train' "$nodes 04_multinode/train" "$nodes 05_fsdp/train"; do
         $command "${options[@]}" | grep -oE '^epoch.*(loss|accuracy) [0-9.]+' | diff right -
     done
     02_multigpu_fork/train --nproc 2 "${options[@]}" --csv two --lr 0.001 >/dev/null
