@@ -37,18 +37,20 @@ int open_sockets(struct sockets *s, const struct addrinfo *list, int type,
     int on = 1, error = EADDRNOTAVAIL;
     for (; list && s->count < MOST_SOCKETS; list = list->ai_next) {
         int fd = socket(list->ai_family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (fd < 0 && errno != EAFNOSUPPORT) // IPv6 may be switched off
+        if (fd < 0 && errno == EAFNOSUPPORT) // IPv6 may be switched off
+            continue;
+        if (fd < 0)
             return errno;
         // The last attempt may have used the port, and the launcher has bound it to keep it free.
         if (type == SOCK_STREAM)
             setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
         if (list->ai_family == AF_INET6) // IPv4 has a socket of its own
             setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
-        if (fd >= 0 && !attach(fd, list->ai_addr, list->ai_addrlen)) {
+        if (!attach(fd, list->ai_addr, list->ai_addrlen)) {
             s->fds[s->count++] = fd;
             continue;
         }
-        if (fd >= 0 && errno != EADDRNOTAVAIL)
+        if (errno != EADDRNOTAVAIL)
             error = errno;
         close(fd);
     }

@@ -250,7 +250,8 @@ static void accept_connection(int listener) {
     socklen_t bytes = sizeof address;
     int i = 0, s = accept4(listener, (struct sockaddr *)&address, &bytes, SOCK_CLOEXEC);
     if (s < 0 && errno == EMFILE)
-        fail("rank 0 cannot accept all ranks: %m (ulimit -n)");
+        fail("rank 0 cannot accept all ranks: %m; raise the limit of open files with 'ulimit -n "
+             "4096'");
     if (s < 0)
         return;
     if (rendezvous.count - rendezvous.arrived == MOST_UNKNOWN) {
