@@ -25,7 +25,7 @@ void handle_stop_signals(void (*handler)(int signal)) {
 }
 
 enum request count_request(void) {
-    static double first;
+    static _Atomic double first; // several threads may handle signals
     char line[256];
     double now = seconds();
     if (!first) {
