@@ -4,7 +4,7 @@
 # Unsets the variables of launchers and batch systems, because a check or a test may run in a job.
 unset_job() {
     local variable
-    for variable in $(compgen -e | grep -E '_RANK$|^(RANK$|WORLD_SIZE$|JOB_COMPLETION_INDEX$|(LOCAL|MASTER|SLURM|OMPI|PMIX?|PALS|ALPS|MPI|MV2|FLUX|JSM|LSB|TORCHELASTIC)_)'); do
+    for variable in $(compgen -e | grep -E '_RANK$|^(RANK$|WORLD_SIZE$|JOB_COMPLETION_INDEX$|(LOCAL|MASTER|SLURM|OMPI|PMIX?|PALS|ALPS|MPI|LSB|TORCHELASTIC)_)'); do
         unset "$variable"
     done
 }

@@ -167,6 +167,7 @@ compile() {
         fi
         inputs+=("$word")
     done
+    # -u takes shards.o out of its archive, although no program may call it.
     cc "${c_flags[@]}" "${inputs[@]}" -Wl,-u,remove_shards "$build"/{zoo/zoo.o,watch/watch.o,steps.a,common.a,libcpu_device.a} "${libs[@]}" -ldl -lm -o "$1" && rm -f "${new[@]}"
 }
 

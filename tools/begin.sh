@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# begin.sh: how a script begins that needs temporary files. They belong into the folder $work, which goes with the script.
+# begin.sh: the beginning of a script that needs temporary files. It writes them to the folder $work, which its end removes.
 export LC_ALL=C.UTF-8 # where numbers have a comma, mawk reads 2.5 as 2
 
 # room FOLDER: ends the script if the folder is full, because what runs next would look wrong.
