@@ -44,9 +44,9 @@ struct product product_of(const struct layer *l) {
                             settings_of(l)->linear.outputs};
 }
 
-// With own_tokens, the functions below use the beginning of scratch for the tokens of all parts:
-// the inputs of the first layer of a pair and their gradients, or the outputs of the second one and
-// theirs. Returns how many floats these are for each sample.
+// With own_tokens, the functions below use the beginning of scratch for the tokens of all parts.
+// For the first layer of a pair, these are the inputs and their gradients, and for the second one,
+// the outputs and theirs. Returns how many floats these are for each sample.
 static size_t floats_of_tokens(const struct layer *l) {
     struct product p = product_of(l);
     int width = how_divided(l) == BY_OUTPUTS ? p.inputs : p.outputs;
@@ -54,7 +54,7 @@ static size_t floats_of_tokens(const struct layer *l) {
 }
 
 // Returns the pass for the rest of the layer, with the scratch after these tokens.
-static struct pass behind_tokens(const struct layer *l, const struct pass *pass, int b) {
+static struct pass after_tokens(const struct layer *l, const struct pass *pass, int b) {
     struct pass rest = *pass;
     if (parts->own_tokens) // else there may be no scratch
         rest.scratch = (float *)pass->scratch + b * floats_of_tokens(l);
@@ -85,7 +85,7 @@ static void sum_shares(const struct pass *pass, float *sums, size_t count) {
 static void first_forward(const struct layer *l, const struct pass *pass, const void *parameters,
                           const float *x, float *y, int b) {
     struct product p = product_of(l);
-    struct pass rest = behind_tokens(l, pass, b);
+    struct pass rest = after_tokens(l, pass, b);
     const float *all_x = all_tokens(pass, x, (size_t)b * l->inputs);
     matmul(&rest, 0, 1, b * p.rows, p.outputs, p.inputs, all_x, parameters, y); // y = x W^T
 }
@@ -93,7 +93,7 @@ static void first_forward(const struct layer *l, const struct pass *pass, const 
 static void second_forward(const struct layer *l, const struct pass *pass, const void *parameters,
                            const float *x, float *y, int b) {
     struct product p = product_of(l);
-    struct pass rest = behind_tokens(l, pass, b);
+    struct pass rest = after_tokens(l, pass, b);
     matmul(&rest, 0, 1, b * p.rows, p.outputs, p.inputs, x, parameters,
            shares_of(pass, y)); // shares of y = x W^T
     sum_shares(pass, y, (size_t)b * l->outputs);
@@ -103,7 +103,7 @@ static void first_backward(const struct layer *l, const struct pass *pass, const
                            const float *x, float *y, float *dy, float *dx, float *gradients,
                            int b) {
     struct product p = product_of(l);
-    struct pass rest = behind_tokens(l, pass, b);
+    struct pass rest = after_tokens(l, pass, b);
     (void)y;
     if (dx && !l->dx_unused) {
         matmul(&rest, 0, 0, b * p.rows, p.inputs, p.outputs, dy, parameters,
@@ -118,7 +118,7 @@ static void second_backward(const struct layer *l, const struct pass *pass, cons
                             const float *x, float *y, float *dy, float *dx, float *gradients,
                             int b) {
     struct product p = product_of(l);
-    struct pass rest = behind_tokens(l, pass, b);
+    struct pass rest = after_tokens(l, pass, b);
     const float *all_dy = all_tokens(pass, dy, (size_t)b * l->outputs);
     (void)y;
     if (dx && !l->dx_unused)
@@ -165,7 +165,7 @@ static size_t floats_of_batch(const struct layer *l, int b) {
     return (size_t)b * l->inputs * l->out.channels;
 }
 
-static struct pass behind_batch(const struct layer *l, const struct pass *pass, int b) {
+static struct pass after_batch(const struct layer *l, const struct pass *pass, int b) {
     struct pass rest = *pass;
     rest.scratch = (float *)pass->scratch + floats_of_batch(l, b);
     return rest;
@@ -173,7 +173,7 @@ static struct pass behind_batch(const struct layer *l, const struct pass *pass, 
 
 static void embed_forward(const struct layer *l, const struct pass *pass, const void *parameters,
                           const float *x, float *y, int b) {
-    struct pass rest = behind_batch(l, pass, b);
+    struct pass rest = after_batch(l, pass, b);
     size_t own = (size_t)b * l->outputs;
     embedding.forward(l, &rest, parameters, x, pass->scratch, b);
     CUDA_CHECK(cudaMemcpyAsync(y, (float *)pass->scratch + parts->number * own, own * sizeof *y,
@@ -184,7 +184,7 @@ static void embed_forward(const struct layer *l, const struct pass *pass, const 
 static void embed_backward(const struct layer *l, const struct pass *pass, const void *parameters,
                            const float *x, float *y, float *dy, float *dx, float *gradients,
                            int b) {
-    struct pass rest = behind_batch(l, pass, b);
+    struct pass rest = after_batch(l, pass, b);
     size_t own = (size_t)b * l->outputs;
     float *all = pass->scratch;
     CUDA_CHECK(cudaMemsetAsync(all, 0, floats_of_batch(l, b) * sizeof *all, pass->stream));
@@ -203,9 +203,8 @@ static const struct layer_kind embedding_of_own = {"embedding", NULL, embed_forw
 // With own_tokens, this part has rows number * b to number * b + b of the batch, if a row is what a
 // sample leaves of its tokens to each part.
 static struct pass own_rows(const struct pass *pass, int b) {
-    const struct parts *p = parts;
     struct pass own = *pass;
-    own.first_sample = pass->first_sample * p->count + (uint64_t)p->number * b;
+    own.first_sample = pass->first_sample * parts->count + (uint64_t)parts->number * b;
     return own;
 }
 

@@ -14,7 +14,7 @@ struct parts {
     // models", 2022)
     int own_tokens;
     const struct model *whole; // whose pairs are divided
-    int pairs, whole_products; // how many matrices are divided, two in each pair, and are not
+    int pairs, whole_products; // numbers of pairs, and of matrices that are not divided
     int in_pair;               // 1 while the layers of a pair are appended, after the first one
     ncclComm_t comm;           // of the ranks that divide the same layers; part p is rank p
     cudaStream_t others[2];    // of other communicators: the replicas' sums, and the transfers

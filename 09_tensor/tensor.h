@@ -14,12 +14,12 @@ extern const struct option_spec tensor_options[];
 // Divides the ranks, as the options say. Wrong options end the program.
 void tensor_build(struct parts *parts, const struct place *place);
 
-// Splits the communicator of all ranks; all of them must call it. Each sum of the
-// parts then waits for all calls of other communicators on these two streams.
+// Splits the communicator of all ranks; all of them must call it. Each sum of the parts then waits
+// for all calls of other communicators on these two streams.
 void tensor_join(struct parts *parts, ncclComm_t comm, cudaStream_t sums, cudaStream_t transfers);
 
-// The divided layers call the next three functions. sum_parts adds up count values over all parts,
-// in place. With own_tokens, the layers call the other two. gather_parts sets all to the count
+// The divided layers call the next three functions: sum_parts, or with own_tokens the other two.
+// sum_parts adds up count values over all parts, in place. gather_parts sets all to the count
 // values of part 0, then those of part 1, and so on. scatter_sums adds up the arrays all of the
 // parts, and gives part k range k of the sum, of count values.
 void sum_parts(struct parts *parts, float *values, size_t count, cudaStream_t stream);

@@ -16,7 +16,7 @@ static void print_calls(int number) {
     if (number == SIGILL || number == SIGTRAP)
         dprintf(2, "error: an index is outside of its array\n");
     for (int i = 0; i < count; i++) {
-        // Frame 2 is the fault; the others hold the address behind their call.
+        // Frame 2 is the fault; the others hold the address after their call.
         uintptr_t at = (uintptr_t)calls[i] - (i > 2);
         if (i > 1 && at >= begin && at < end)
             dprintf(2, "crash %#zx\n", at - (__executable_start.e_type == ET_DYN ? begin : 0));

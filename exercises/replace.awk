@@ -74,11 +74,11 @@ function lines_of(first, last,    joined) {
     return joined
 }
 
-# Whether the definition at hand has the wanted lines of change c, from the k-th on, in its lines from i on. Then behind is
-# the line behind them, and made the text that takes their place.
+# Whether the definition at hand has the wanted lines of change c, from the k-th on, in its lines from i on. Then next_line is
+# the one after them, and made the text that takes their place.
 function fits(c, k, i,    kind, line, last, stays) {
     if (k > lines[c]) {
-        behind = i
+        next_line = i
         made = ""
         return 1
     }
@@ -116,7 +116,7 @@ function find(c, d,    times, place, rest, i) {
     for (i = 1; i <= count; i++)
         if (fits(c, 1, i)) {
             times++
-            changed = lines_of(1, i - 1) made lines_of(behind, count)
+            changed = lines_of(1, i - 1) made lines_of(next_line, count)
         }
     return times
 }
@@ -134,7 +134,7 @@ END {
         body[at[i] = inside] = body[inside] text[i]
         if (!script && text[i] ~ /^}/)
             inside = 0
-        if (text[i] ~ /^} .*\{\n$/) # a table behind its struct: } options[] = {
+        if (text[i] ~ /^} .*\{\n$/) # a table after its struct: } options[] = {
             names[inside = i + 1] = name_of(substr(text[i], 3))
     }
     for (c = 1; c <= changes; c++) {

@@ -1,5 +1,5 @@
-// The door of the zoo: all models, optimizers, schedules and data sets that the first lessons do
-// not need, and their options. A program that the Makefile links with this file has them.
+// All models, optimizers, schedules and data sets that the first lessons do not need, and their
+// options. A program that the Makefile links with this file has them.
 #include "common/training/catalogue.h"
 #include "common/training/training_options.h"
 #include "zoo/data/sources.h"

@@ -230,11 +230,11 @@ static void backward(struct trainer *t) {
     float *dy = t->dy, *dx = t->dx;
     for (int i = t->model.count - 1; i >= 0; i--) {
         const struct layer *l = &t->model.layers[i];
-        size_t values = opt.batch * l->outputs, behind_x = opt.batch * l->inputs * sizeof(uint16_t);
+        size_t values = opt.batch * l->outputs, after_x = opt.batch * l->inputs * sizeof(uint16_t);
         if (l->kind == &dense_relu)
             relu_backward(dy, t->activations[i + 1], values, t->stream);
         const void *x = rounded(&t->pass, t->activations[i], opt.batch * l->inputs, 0);
-        const void *dy_read = rounded(&t->pass, dy, values, behind_x);
+        const void *dy_read = rounded(&t->pass, dy, values, after_x);
         if (i > 0)
             matmul_rounded(&t->pass, 0, 0, opt.batch, l->inputs, l->outputs, dy_read,
                            parameters_of(t, l), 0, dx, CUDA_R_32F);

@@ -7,8 +7,8 @@
 #include "cpu_device/include/cpu_device.h"
 
 // The compiler makes a function twice, and the program takes the one with vectors of 256 bits where
-// the processor has AVX2. No bit of a result differs, because AVX2 has no fused multiply-add. The
-// program chooses before ThreadSanitizer can start.
+// the processor has AVX2. No bit of a result differs, because AVX2 has no fused multiply-add. With
+// ThreadSanitizer, there is one version: the choice would run before it has started.
 #if defined __has_feature // clang
 #if __has_feature(thread_sanitizer)
 #define __SANITIZE_THREAD__ 1

@@ -1,5 +1,5 @@
-// What the options choose from: the models, optimizers and data sets that a program knows: those of
-// common/, or if the program is linked with zoo/zoo.c, those of the zoo.
+// The models, optimizers and data sets that a program knows, from which the options choose: those
+// of common/, or if the program is linked with zoo/zoo.c, those of the zoo.
 #pragma once
 #include "common/data/datasets.h"
 #include "common/models/model.h"

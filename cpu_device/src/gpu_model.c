@@ -48,7 +48,7 @@ int cpu_model_node(int device) {
     return nodes ? device / devices_per_node : 0;
 }
 
-// Reads ":NUMBER" and the comma behind it. Returns 0 if there is none.
+// Reads ":NUMBER" and the comma after it. Returns 0 if there is none.
 static int read_value(const char **text, double *value) {
     char *end;
     if (**text != ':' || (!isdigit((unsigned char)(*text)[1]) && (*text)[1] != '.'))

@@ -39,7 +39,7 @@ ncclResult_t cpu_lost(const struct rendezvous *m, const char *doing);
 // root.c. Starts the root, which listens on this address.
 ncclResult_t cpu_start_root(union address *address, uint64_t magic);
 
-// shared_memory.c. Maps the memory that the ranks of this host share: the seats, and behind them
+// shared_memory.c. Maps the memory that the ranks of this host share: the seats, and after them
 // the rings of all pairs.
 ncclResult_t cpu_share_memory(struct rendezvous *m);
 

@@ -28,7 +28,7 @@
 struct allocation {
     uintptr_t start;
     size_t bytes;
-    size_t span; // bytes of its pages, and of a gap of one page behind them
+    size_t span; // bytes of its pages, and of a gap of one page after them
     int device;  // or PINNED
     const char *what, *file;
     int line;
@@ -66,7 +66,7 @@ size_t cpu_parse_size(const char *text) {
     return (size_t)(value * scale);
 }
 
-// Returns the allocation whose pages hold the address, or NULL. The gap behind it counts, so a
+// Returns the allocation whose pages hold the address, or NULL. The gap after it counts, so a
 // pointer just past the end names its own allocation.
 static struct allocation *find(struct allocation *list, uintptr_t address) {
     while (list && !(address >= list->start && address - list->start < list->span))

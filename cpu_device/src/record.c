@@ -143,7 +143,7 @@ static uintptr_t address_in_program(void *frame) {
     struct link_map *map;
     if (!dladdr1(frame, &info, (void **)&map, RTLD_DL_LINKMAP) || *map->l_name)
         return 0;
-    return (uintptr_t)frame - map->l_addr - 1; // the return address is behind the call
+    return (uintptr_t)frame - map->l_addr - 1; // the return address is after the call
 }
 
 // Not a constant, because clang would not look for the version of a program.

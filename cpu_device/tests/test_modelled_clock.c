@@ -378,7 +378,7 @@ static void call_nccl(int rank) {
     OK(ncclCommDestroy(comm));
 }
 
-// GPU 1 fails in a kernel. The sum that its rank has queued behind the kernel does not run, so rank
+// GPU 1 fails in a kernel. The sum that its rank has queued after the kernel does not run, so rank
 // 0 waits until rank 1 has ended, and gets no sum of old numbers.
 static void lose_a_device(int rank) {
     cudaStream_t a = begin();

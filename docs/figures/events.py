@@ -3,7 +3,7 @@ from drawing import COMMUNICATE, COMPUTE, HOST, UPDATE, Figure
 
 
 def draw():
-    f = Figure("An event between two streams", "The stream that computes records an event behind backward of layer 3. The stream that sums "
+    f = Figure("An event between two streams", "The stream that computes records an event after backward of layer 3. The stream that sums "
                "waits for it, and sums the gradients of layer 3. Then the first stream waits for an event of the second one, and updates.", 260)
     for y, name in ((50, "t->stream"), (160, "t->comm_stream")):
         f.text(10, y + 30, name, 20, "start", code=True)

@@ -28,7 +28,7 @@ exports.addPlayer = (state, source, place = PLACES[source]) => {
     const script = place.data ? "" : `<script src="${address(placeOf(source), "assets/players.js")}" defer></script>`;
     const player = html(`${place.replaces ? "</noscript>" : ""}<div class="player" data-kind="${place.kind}">` +
         `<script type="application/json">${data}</script></div>${script}\n`);
-    tokens.splice(i + (tokens[i].type === "inline" ? 2 : 1), 0, player); // a paragraph ends behind its text
+    tokens.splice(i + (tokens[i].type === "inline" ? 2 : 1), 0, player); // a paragraph ends after its text
     if (place.replaces)
         tokens.splice(i - 1, 0, html("<noscript>"));
 };

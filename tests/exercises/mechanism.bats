@@ -41,7 +41,7 @@ repeats() {
 @test "where numbers have a comma, checks refuse and accept the same answers" {
     local number wrong
     with_comma
-    # Each row: an exercise, and a wrong answer whose losses or times differ only behind the comma.
+    # Each row: an exercise, and a wrong answer whose losses or times differ only after the comma.
     while read -r number wrong; do
         answer "$number"
         checked "$number" 0

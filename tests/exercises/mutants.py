@@ -129,7 +129,7 @@ def mutants_of(path, chosen):
                 yield mutant(i, last, ';', 'without ' + whole)
                 for stream in re.findall(r'([\w.>-]*\bstream|[\w.>-]*_stream)\)+;$', code):
                     wait = f'{{ {whole} CUDA_CHECK(cudaStreamSynchronize({stream})); }}'
-                    yield mutant(i, last, wait, 'a wait behind ' + whole)
+                    yield mutant(i, last, wait, 'a wait after ' + whole)
                 if above and above[1] == i - 1 and not re.match(r' +(?:const |struct )*\w+ \**\w+ (?:=|\[)', code):
                     exchanged = whole + '\n' + '\n'.join(lines[above[0]:i])
                     yield mutant(above[0], last, exchanged, 'earlier: ' + whole)

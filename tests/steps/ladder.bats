@@ -36,7 +36,7 @@ within 1e-05;the bits of rung 3;within 1e-03;the bits of rung 5;" ]
     CPU_DEVICE_MODEL=h100 CPU_DEVICE_COMPUTE=0 climb --floor >log
     cat log
     grep 'times are modelled' log
-    # The columns behind the precision: ms, images/s, faster, launches.
+    # The columns after the precision: ms, images/s, faster, launches.
     sed -n 's/^\([0-6]\) .* \(fp32\|tf32\) */\1 /p' log >rows
     awk '{ if (NR > 1 && $5 > launches) exit 1; launches = $5 } END { exit NR != 7 }' rows
     awk '$1 == 0 { naive = $2 } $1 == 4 { exit !($2 < naive / 3) }' rows

@@ -154,7 +154,7 @@ def faults_of_html(path):
     if not path.startswith("docs/slides/"):
         yield from ((line.start(), "a value at the beginning of a line ends the paragraph") for line in
                     re.finditer(r"^ {0,3}<!-- = ", text, re.MULTILINE))
-    yield from ((line.start(), "wants an empty line behind it, or GitHub shows no Markdown") for line in
+    yield from ((line.start(), "wants an empty line after it, or GitHub shows no Markdown") for line in
                 re.finditer(r"^.*</summary>\n(?!\n)", text, re.MULTILINE))
 
 

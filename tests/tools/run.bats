@@ -32,7 +32,7 @@ counts() {
     done
 }
 
-@test "where numbers have a comma, same_curve and near compare what is behind the point" {
+@test "where numbers have a comma, same_curve and near compare what follows the point" {
     with_comma
     seq -f '%g,2.31,,,,,,' 0 12 | tee a >b
     sed 's/31/32/' a >c

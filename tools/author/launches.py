@@ -59,7 +59,7 @@ def run(programs, step, ranks, options, training_steps, folder):
 
 
 def count(programs, step, ranks, options):
-    """Returns the counts of a training step of one rank, and behind them its modelled microseconds."""
+    """Returns the counts of a training step of one rank, and after them its modelled microseconds."""
     with tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/text", "w", encoding="utf-8") as file:
             file.write("To be, or not to be, that is the question.\n" * 20000)

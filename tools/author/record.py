@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs the commands whose output a text quotes, and refreshes the quotes. A quote is a fenced block with the word output
-behind its first fence. The fenced block before it holds the commands; a comment such as <!-- runs COMMAND --> above the
+after its first fence. The fenced block before it holds the commands; a comment such as <!-- runs COMMAND --> above the
 quote takes its place where a reader need not see them. A comment such as <!-- draws speedup#weak --> above the commands
 says that docs/figures/speedup-weak.txt holds their output, from which docs/figures/speedup.py draws this chart. A quote
 holds all lines that the commands print. Three dots in a line of their own stand for any lines. A quote without lines of

@@ -13,7 +13,7 @@ code. A block begins with one of these comments and ends with <!-- end -->:
 
 Each from ... to ... selects lines of a function or of a difference, too; without to, the selection goes on to the end.
 Several of them are joined by a line of three dots. In the slides, the comment of a block stands alone: tools/author/slides.py puts
-the lines behind it when it makes the slides. FILE... are the texts to fill (by default all of the repository)."""
+the lines after it when it makes the slides. FILE... are the texts to fill (by default all of the repository)."""
 import argparse
 import csv
 import os
