@@ -233,9 +233,10 @@ ended_by_second_request() {
 @test "signals that follow at once are one request, and a second request ends the launcher and its ranks" {
     local rank='for s in TERM INT HUP; do trap "echo $s >>got.$RANK" $s; done
         : >ready.$RANK; while :; do sleep 1000 & wait; done'
-    for launch in "$launch" "${launch/03_multigpu_launcher/04_multinode}"; do
+    for launch in "$launch" "$nodes --master-port $(free_port)"; do
         rm -f ready.* got.*
-        start "$launch" --nproc-per-node 2 bash -c "$rank"
+        # shellcheck disable=SC2086
+        start $launch --nproc-per-node 2 bash -c "$rank"
         until_true 20 test -e ready.0 -a -e ready.1
         kill -TERM "$pid"
         kill -INT "$pid"

@@ -55,9 +55,9 @@ on_full_disk() {
     unshare -ru bash -c 'echo "$0" >/proc/sys/kernel/hostname
         seed='\''exec "$@" --seed $RANK'\''
         "$1"/01_single_gpu/train --data none
-        "$1"/04_multinode/launch --nproc-per-node 2 "$1"/04_multinode/doctor
-        "$1"/03_multigpu_launcher/launch --nproc-per-node 2 sh -c "$seed" - "$1"/03_multigpu_launcher/train "${@:2}"
-        "$1"/01_single_gpu/train "${@:2}" --trace trace' "$name" "$build" "${options[@]}" --max-steps 1 >out 2>&1 || true
+        "$1"/04_multinode/launch --master-port "$2" --nproc-per-node 2 "$1"/04_multinode/doctor
+        "$1"/03_multigpu_launcher/launch --nproc-per-node 2 sh -c "$seed" - "$1"/03_multigpu_launcher/train "${@:3}"
+        "$1"/01_single_gpu/train "${@:3}" --trace trace' "$name" "$build" "$(free_port)" "${options[@]}" --max-steps 1 >out 2>&1 || true
     grep -ohE 'n{20,}' out trace >names
     [ "$(wc -l <names)" -ge 9 ] && [ "$(sort -u names)" = "$name" ] || { cat out && return 1; }
 }
