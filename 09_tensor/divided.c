@@ -1,7 +1,6 @@
 // Compare the products with those of common/layers/dense.c and zoo/layers/linear.c.
 #include "09_tensor/divided.h"
 #include "09_tensor/tensor.h"
-#include "common/base/minmax.h"
 #include "common/device/device.h"
 #include "common/kernels/kernels.h"
 #include "common/layers/products.h"

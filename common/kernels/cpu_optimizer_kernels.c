@@ -1,6 +1,5 @@
 // The kernels of the optimizers for the CPU device.
 #include "common/kernels/cpu_launch.h"
-#include <math.h>
 
 struct sgd_step {
     float *parameters;

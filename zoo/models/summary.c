@@ -3,7 +3,6 @@
 #include "zoo/layers/inner.h"
 #include "zoo/layers/kinds.h"
 #include <stdio.h>
-#include <string.h>
 
 enum { NUMBER_SIZE = 32 };
 
