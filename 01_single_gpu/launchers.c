@@ -55,7 +55,7 @@ static void refuse_other_launchers(void) {
     const char *found = NULL, *size;
     char name[256], *end;
     int rank;
-    for (int i = 0; i < 4; i++)
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (getenv(numbers[i]))
             found = numbers[i];
     for (char **v = environ; *v; v++) { // any launcher's X_RANK, and X_SIZE if there is one

@@ -308,7 +308,8 @@ static void divide(struct model *m, struct layer *l) {
 }
 
 // Counts the products. Returns 0, or -1 if a layer cannot be divided equally.
-static int check(const struct layer *l, const struct layer *whole, int count, char why[WHY_SIZE]) {
+static int check_and_count(const struct layer *l, const struct layer *whole, int count,
+                           char why[WHY_SIZE]) {
     for (int i = 0; i < count; i++) {
         int heads = l[i].kind == &attention ? settings_of(&whole[i])->attention.heads.heads : 0;
         enum divided how = how_divided(&l[i]);
@@ -338,8 +339,8 @@ int build_part(struct model *m, const struct model *whole, struct parts *p,
     append_hook = divide;
     int failed = model_build(m, options, set, why);
     append_hook = NULL;
-    if (failed || check(m->layers, whole->layers, m->count, why) ||
-        check(m->inner, whole->inner, m->inner_count, why))
+    if (failed || check_and_count(m->layers, whole->layers, m->count, why) ||
+        check_and_count(m->inner, whole->inner, m->inner_count, why))
         return -1;
     if (!p->pairs)
         return refuse(why, "--model %s has no pairs of dense layers, and only they can be divided",

@@ -113,8 +113,8 @@ void print_tensor(const struct parts *parts, const struct place *place) {
         say("tensor    1 part: each matrix is whole\n");
         return;
     }
-    say("tensor    %d parts of %d pair%s of matrices, %d other%s whole%s%s\n", parts->count,
-        parts->pairs, PLURAL(parts->pairs), parts->whole_products, PLURAL(parts->whole_products),
+    say("tensor    %d parts of %d pair%s of matrices; undivided matrices: %d%s%s\n", parts->count,
+        parts->pairs, PLURAL(parts->pairs), parts->whole_products,
         parts->own_tokens ? ", other layers divided by tokens" : "",
         across ? ", on several nodes, which is slow" : "");
 }
