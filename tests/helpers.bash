@@ -103,7 +103,7 @@ small_programs() {
     for program; do
         mkdir -p "${program%/*}"
         if [ "${program##*/}" = train ]; then
-            printf '#!/bin/sh\nexec "%s" %s\n' "$build/$program" "$words" >"$program"
+            printf '#!/bin/bash\nexec %q %s\n' "$build/$program" "$words" >"$program"
             chmod +x "$program"
         else
             ln -s "$build/$program" "$program"

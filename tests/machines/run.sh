@@ -29,7 +29,7 @@ try '64-bit ARM' --arch arm64 bookworm \
     'make quickstart ARGS="--max-steps 50" && make run-step2 run-step3 ARGS="--max-steps 10"'
 try 'clang' --with clang noble 'make quickstart CC=clang && CC=clang WERROR=1 make test-quick'
 try 'an ordinary user in a folder with a space and other signs, in German' --as user --folder "Jörg's course, 100% \$5 #1: a" \
-    --lang de_DE.UTF-8 --with $build,libcmocka-dev bookworm 'make quickstart && make test-quick'
+    --lang de_DE.UTF-8 --with $build,libcmocka-dev,bats,procps,iproute2,python3,ccache,shellcheck bookworm 'make quickstart && make test'
 try 'the clone of another user' --with $build,libcmocka-dev,bats,python3 bookworm \
     'chown -R 1000 . && make quickstart && tests/run.sh tools/run'
 try 'an ordinary user who lacks packages' --as user bookworm \

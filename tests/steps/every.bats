@@ -272,8 +272,8 @@ END
     local steps step base odd has0 has2 rank
     cat >with_odd <<'END'
 #!/bin/bash
-[ $RANK != 2 ] || exec $PROGRAM "$@" $ODD
-exec $PROGRAM "$@"
+[ $RANK != 2 ] || exec "$PROGRAM" "$@" $ODD
+exec "$PROGRAM" "$@"
 END
     chmod +x with_odd
     cp -r "$tiny" other && flip other/train-images-idx3-ubyte 5135

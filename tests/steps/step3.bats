@@ -144,7 +144,7 @@ END
     cat >sees <<END
 #!/bin/bash
 export CUDA_VISIBLE_DEVICES=\$(eval echo "\$VISIBLE")
-exec "$three" "\$@"
+exec ${three@Q} "\$@"
 END
     chmod +x sees
     # shellcheck disable=SC2016 # expanded there
