@@ -112,8 +112,8 @@ void observe_copy(const void *to, size_t bytes, enum cudaMemcpyKind kind) {
 
 static double began;
 
-// Linux counts nanoseconds on a processor, and those of waiting for one: other programs that keep
-// the processors busy make nobody sleep.
+// Returns the seconds in which the main thread was on a processor or waited for one. So it counts
+// as awake while other programs keep the processors busy.
 static double awake(void) {
     double running = 0, waiting = 0;
     FILE *file = fopen("/proc/self/schedstat", "r");

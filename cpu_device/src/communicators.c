@@ -7,7 +7,8 @@
 #include <unistd.h>
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct ncclComm *comms; // complete ones only, because other threads use what is in the list
+// Other threads use the communicators of this list, so each enters it when it is complete.
+static struct ncclComm *comms;
 
 void cpu_for_each_comm(void (*f)(struct ncclComm *, const void *), const void *argument) {
     pthread_mutex_lock(&list_lock);
