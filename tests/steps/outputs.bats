@@ -50,9 +50,12 @@ on_full_disk() {
 @test "a host name of 64 letters, the most that Linux allows, is whole in all messages" {
     local name
     name=$(printf 'n%.0s' {1..64})
-    unshare -ru hostname "$name" 2>/dev/null || skip "this user may not name a host"
+    # Only root may write the file, and not each system has the command.
+    # shellcheck disable=SC2016 # the other shell expands them
+    export rename='hostname "$0" 2>/dev/null || echo "$0" >/proc/sys/kernel/hostname'
+    unshare -ru bash -c "$rename" "$name" 2>/dev/null || skip "this user may not name a host"
     # shellcheck disable=SC2016 # variables of the other shells
-    unshare -ru bash -c 'hostname "$0"
+    unshare -ru bash -c 'eval "$rename"
         seed='\''exec "$@" --seed $RANK'\''
         "$1"/01_single_gpu/train --data none
         "$1"/04_multinode/launch --master-port "$2" --nproc-per-node 2 "$1"/04_multinode/doctor
