@@ -60,6 +60,21 @@ void cpu_waits(size_t threads, size_t times);
 // tiles. type, tf32: of the inputs. They take four times as long as in a large product.
 void cpu_multiplies(double flops, cudaDataType type, int tf32);
 
+// The modelled time of the host. Each thread of the program has its own. The device does not see
+// what a thread does between two calls, nor when it waits for another thread, so the program says:
+// - A thread works for some seconds: cpu_host_moves_to(cpu_moment() + seconds).
+// - A thread goes on when another one has finished something: the other thread stores cpu_moment()
+//   beside the result, and this thread calls cpu_host_moves_to with that time. A new thread does so
+//   before its first call of CUDA. Otherwise, it begins at the latest time of all threads.
+// Without a model, cpu_moment is a monotonic clock, and cpu_host_moves_to does nothing.
+
+// Returns the time of the calling thread, or, in an operation of a stream, the time of the
+// operation.
+double cpu_moment(void);
+
+// Moves the calling thread forward to this time, unless its time is later.
+void cpu_host_moves_to(double time);
+
 // The record of what the device did and when. Times are in seconds: of the modelled clock if there
 // is a model, and of a monotonic clock of the host otherwise.
 

@@ -69,8 +69,7 @@ const struct cpu_use *cpu_unfinished_use(const struct cpu_use *uses, uintptr_t a
 // Returns 2 if an operation that may still run writes this memory, 1 if one reads it, else 0.
 int cpu_unfinished_uses(const struct cpu_use *uses);
 
-// Returns "cudaMemcpyAsync, queued at ... on the stream made at ...". Called without cpu_lock. The
-// caller owns the text.
+// Returns "cudaMemcpyAsync, queued at ... on the stream made at ...". The caller owns the text.
 char *cpu_describe_use(const struct cpu_use *use);
 
 // Facts about an allocation, from memory.c. For host memory that CUDA did not allocate, only uses

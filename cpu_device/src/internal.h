@@ -119,10 +119,6 @@ cudaError_t cpu_capture_forbids_pageable(cudaStream_t stream);
 // Returns seconds of a monotonic clock.
 double cpu_now(void);
 
-// Returns the modelled time if there is a model, else cpu_now. In the thread of a stream, this is
-// the time in the operation that runs; in another thread, it is the time of that thread.
-double cpu_moment(void);
-
 // Gives a thread of the program its modelled time, if this is its first call.
 void cpu_thread_begins(void);
 

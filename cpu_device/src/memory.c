@@ -84,31 +84,30 @@ __attribute__((noreturn)) static void end_with(const char *line, int length, siz
 // Returns 1 if the address is in pinned memory, because only cpu_guard_pinned makes that
 // inaccessible. Ends the program if an operation may still use the byte.
 static int explain_touch(uintptr_t at) {
-    const struct cpu_use *use = NULL;
-    int locked = !pthread_mutex_trylock(&cpu_lock);
+    int locked = !pthread_mutex_lock(&cpu_lock);
     struct allocation *a = find(pinned_list, at);
     if (a && a->access != (PROT_READ | PROT_WRITE)) {
-        use = cpu_unfinished_use(a->uses, at, a->access == PROT_READ);
-        if (!use) { // the operation uses other bytes of the same page
-            a->access = PROT_READ | PROT_WRITE;
-            mprotect((void *)a->start, a->span, a->access);
-        }
+        const struct cpu_use *use = cpu_unfinished_use(a->uses, at, a->access == PROT_READ);
+        char line[1280];
+        if (use) // keeps the lock, so that no other thread forgets the use
+            end_with(line,
+                     snprintf(line, sizeof line,
+                              "error: CPU_DEVICE_CHECK: host code at %s touches pinned memory "
+                              "while an operation may still use it:\n  %s\n"
+                              "  fix: call cudaStreamSynchronize first\n",
+                              cpu_describe_place(cpu_here()), cpu_describe_use(use)),
+                     sizeof line);
+        a->access = PROT_READ | PROT_WRITE; // the operation uses other bytes of the same page
+        mprotect((void *)a->start, a->span, a->access);
     }
     if (locked)
         pthread_mutex_unlock(&cpu_lock);
-    if (!use)
-        return a != NULL;
-    char line[1280];
-    int n = snprintf(line, sizeof line,
-                     "error: CPU_DEVICE_CHECK: host code at %s touches pinned memory while an "
-                     "operation may still use it:\n  %s\n"
-                     "  fix: call cudaStreamSynchronize first\n",
-                     cpu_describe_place(cpu_here()), cpu_describe_use(use));
-    end_with(line, n, sizeof line);
+    return a != NULL;
 }
 
 // Runs in the thread that caused the fault, at the line of the fault. Unlike handlers of signals
-// that arrive at any moment, it may therefore print and take locks.
+// that arrive at any moment, it may therefore print and take locks. It goes on without cpu_lock if
+// this thread holds it already.
 static void explain_fault(int signal_number, siginfo_t *info, void *context) {
     (void)context;
     uintptr_t at = (uintptr_t)info->si_addr;
@@ -124,8 +123,7 @@ static void explain_fault(int signal_number, siginfo_t *info, void *context) {
                                 : "on a GPU this is cudaErrorIllegalAddress";
     uintptr_t address = from_host ? at : at - heap_bytes;
     char line[512];
-    int n,
-        locked = !pthread_mutex_trylock(&cpu_lock); // this thread may hold it already: go on anyway
+    int n, locked = !pthread_mutex_lock(&cpu_lock);
     struct allocation *a = find(device_list, address);
     if (a)
         n = snprintf(line, sizeof line,

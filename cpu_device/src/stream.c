@@ -15,7 +15,8 @@
 // Of a thread: the usual size, even if ulimit -s gives the program less.
 enum { STACK_BYTES = 8 << 20 };
 
-pthread_mutex_t cpu_lock = PTHREAD_MUTEX_INITIALIZER;
+// explain_fault (memory.c) finds out whether its thread holds the lock.
+pthread_mutex_t cpu_lock = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
 struct CUstream_st *cpu_streams;
 atomic_int cpu_computing;
 static struct CUstream_st *default_stream[CPU_MAX_DEVICES];
@@ -53,6 +54,7 @@ void cpu_thread_begins(void) {
 
 void cpu_host_moves_to(double time) {
     double seen = latest;
+    has_begun = 1; // also if the program says when the thread begins
     cpu_move_to(time);
     while (seen < moment && !atomic_compare_exchange_weak(&latest, &seen, moment))
         ;

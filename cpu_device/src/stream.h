@@ -94,10 +94,9 @@ void cpu_release_record(struct record *r);
 // cpu_lock.
 void cpu_execute(struct CUstream_st *s, struct operation *op);
 
-// With or without cpu_lock: move the calling thread of the program forward to this modelled time,
-// add the time of a call to it, and note that the host has waited in a call since this time, after
-// which it takes a moment to continue.
-void cpu_host_moves_to(double time);
+// With or without cpu_lock: add the time of a call to the modelled time of the calling thread, and
+// note that the host has waited in a call since this time, after which it takes a moment to
+// continue.
 void cpu_call_takes(double seconds);
 void cpu_host_goes_on(const char *call, double since);
 

@@ -296,6 +296,24 @@ static void pinned_memory_is_written_too_early(void) {
     pinned[3] = 1;
 }
 
+static void *write_first(void *unused) {
+    pinned[0] = 1;
+    return unused;
+}
+
+// Another thread writes what this one has queued a copy of. Without waits, this one
+// waits for an earlier copy only.
+static void another_thread_writes(int waits) {
+    pthread_t thread;
+    OK(cudaMemcpyAsync(y, pinned, 40, cudaMemcpyHostToDevice, a));
+    OK(cudaEventRecord(event, a));
+    if (!waits)
+        OK(cudaMemcpyAsync(x, pinned, 40, cudaMemcpyHostToDevice, a));
+    OK(cudaEventSynchronize(event));
+    OK(pthread_create(&thread, NULL, write_first, NULL));
+    OK(pthread_join(thread, NULL));
+}
+
 static void two_copies_to_the_host(void) {
     static float sums[10];
     OK(cudaMemcpyAsync(sums, x, 40, cudaMemcpyDeviceToHost, a));
@@ -475,6 +493,10 @@ static struct test cases[] = {
     CASE(pinned_memory_is_read_during_a_copy_from_it, 0, NULL),
     TOUCH(pinned_memory_is_read_too_early, "cudaMemcpyAsync, queued at tests/test_check.c:"),
     TOUCH(pinned_memory_is_written_too_early, "cudaMemcpyAsync, queued at tests/test_check.c:"),
+    WITH(pinned_memory_is_written_by_a_thread_after_the_wait, another_thread_writes, 1, 0, NULL),
+    WITH(pinned_memory_is_written_by_a_thread_too_early, another_thread_writes, 0, 1,
+         "host code at tests/test_check.c:", "(write_first) touches pinned memory",
+         "cudaMemcpyAsync, queued at tests/test_check.c:"),
     CASE(two_copies_to_the_host, 1, "pageable host memory", USE("cudaMemcpyAsync", "writes", 0, 39),
          USE("cudaMemcpyAsync", "writes", 36, 75)),
     RANKS(communicators_in_order, use_both, 1, 0, NULL),

@@ -661,6 +661,89 @@ static void first_launch_waits_for_the_device(void) {
     }
 }
 
+// Three threads hand batches on: one writes them into pinned memory, one copies them to the device
+// on a stream of its own, and this one adds them up. Both buffers lie in the same page.
+enum { BATCHES = 60, BATCH = 100 };
+static struct buffer {
+    int *pinned, *device;
+    cudaEvent_t copied, used; // made by this thread
+    sem_t is_free, is_full, is_queued, is_used;
+} buffers[2];
+static long added; // by the kernels
+
+static void *write_batches(void *none) {
+    for (int n = 0; n < BATCHES; n++) {
+        sem_wait(&buffers[n % 2].is_free);
+        for (int i = 0; i < BATCH; i++)
+            buffers[n % 2].pinned[i] = n;
+        sem_post(&buffers[n % 2].is_full);
+    }
+    return NULL;
+}
+
+static void *copy_batches(void *none) {
+    int device = -1;
+    cudaStream_t s = NULL;
+    int errors = cudaGetDevice(&device) || device != 0; // each thread has a current device
+    errors += cudaSetDevice(1) || cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking);
+    for (int n = 0; n < BATCHES + 2; n++) {
+        struct buffer *b = &buffers[n % 2];
+        if (n >= 2) { // the copy of two batches ago
+            errors += cudaEventSynchronize(b->copied) != cudaSuccess;
+            sem_wait(&b->is_used);
+            errors += cudaStreamWaitEvent(s, b->used, 0) != cudaSuccess;
+        }
+        if (n >= BATCHES)
+            continue;
+        sem_post(&b->is_free);
+        sem_wait(&b->is_full);
+        errors +=
+            cudaMemcpyAsync(b->device, b->pinned, BATCH * sizeof(int), cudaMemcpyHostToDevice, s) ||
+            cudaEventRecord(b->copied, s);
+        sem_post(&b->is_queued);
+    }
+    errors += cudaStreamDestroy(s) != cudaSuccess;
+    return (void *)(intptr_t)errors;
+}
+
+static void run_add_up(void *arguments) {
+    const int *batch = *(const int **)arguments;
+    for (int i = 0; i < BATCH; i++)
+        added += batch[i];
+}
+
+static void threads_hand_batches_on(void) {
+    pthread_t writer, copier;
+    void *errors;
+    int *pinned;
+    OK(cudaSetDevice(1));
+    OK(cudaMallocHost((void **)&pinned, 2 * BATCH * sizeof(int)));
+    cudaStream_t s = new_stream(cudaStreamNonBlocking);
+    for (int i = 0; i < 2; i++) {
+        buffers[i].pinned = pinned + i * BATCH;
+        buffers[i].copied = new_event(cudaEventDisableTiming);
+        buffers[i].used = new_event(cudaEventDisableTiming);
+        OK(cudaMalloc((void **)&buffers[i].device, BATCH * sizeof(int)));
+    }
+    assert_int_equal(pthread_create(&writer, NULL, write_batches, NULL), 0);
+    assert_int_equal(pthread_create(&copier, NULL, copy_batches, NULL), 0);
+    for (int n = 0; n < BATCHES; n++) {
+        sem_wait(&buffers[n % 2].is_queued);
+        OK(cudaStreamWaitEvent(s, buffers[n % 2].copied, 0));
+        void *view = cpu_view(buffers[n % 2].device, BATCH * sizeof(int));
+        cpu_uses("add_up", buffers[n % 2].device, BATCH * sizeof(int), 0);
+        OK(cpu_launch(s, run_add_up, &view, sizeof view));
+        OK(cudaEventRecord(buffers[n % 2].used, s));
+        sem_post(&buffers[n % 2].is_used);
+    }
+    assert_int_equal(pthread_join(writer, NULL), 0);
+    assert_int_equal(pthread_join(copier, &errors), 0);
+    OK(cudaStreamSynchronize(s));
+    assert_null(errors);
+    assert_int_equal(added, BATCH * BATCHES * (BATCHES - 1) / 2);
+    OK(cudaFreeHost(pinned));
+}
+
 static const struct alone {
     const char *name, *variables;
     void (*run)(void);
@@ -715,6 +798,11 @@ static const struct alone {
     ALONE(devices_are_visible, "CPU_DEVICES=4 CUDA_VISIBLE_DEVICES=1,4,0", SEES(1, 1), {NULL}),
     ALONE(devices_are_visible, "CUDA_VISIBLE_DEVICES=", cudaErrorNoDevice, {NULL}),
     ALONE(devices_are_visible, "CUDA_VISIBLE_DEVICES=-1", cudaErrorNoDevice, {NULL}),
+    ALONE(threads_hand_batches_on, "CPU_DEVICES=2", 0, {NULL}),
+    ALONE(threads_hand_batches_on, "CPU_DEVICES=2 CPU_DEVICE_CHECK=1", 0, {NULL}),
+    ALONE(threads_hand_batches_on, "CPU_DEVICES=2 CPU_DEVICE_CHAOS=1", 0, {NULL}),
+    ALONE(threads_hand_batches_on, "CPU_DEVICES=2 CPU_DEVICE_CHECK=1 CPU_DEVICE_CHAOS=2", 0,
+          {NULL}),
     ALONE(random_delays_reveal_a_missing_wait, "CPU_DEVICE_CHAOS=1", 0, {NULL}),
     ALONE(first_launch_waits_for_the_device, "CPU_DEVICES=2 CPU_DEVICE_CHAOS=1", 0, {NULL}),
 };

@@ -171,6 +171,33 @@ static void make_a_thread(int rank) {
     TAKES(WAKE + EVENT + LATENCY, done, in_thread);
 }
 
+static void *read_a_file(void *time) {
+    double *begin = time;
+    cpu_host_moves_to(*begin);
+    cpu_host_moves_to(cpu_moment() + 400e-6);
+    in_thread = record(of_thread);
+    cpu_host_moves_to(cpu_moment() + 300e-6);
+    *begin = cpu_moment();
+    return NULL;
+}
+
+// A thread begins when this one has started it, and works for 400 and 300 us. Meanwhile, this
+// thread works for 500 us, and then waits for the other one.
+static void work_in_two_threads(int rank) {
+    cudaStream_t a = begin();
+    of_thread = new_stream();
+    double time = cpu_moment();
+    cudaEvent_t start = record(a);
+    cpu_host_moves_to(cpu_moment() + 500e-6);
+    cudaEvent_t mine = record(a);
+    run_thread(read_a_file, &time);
+    cpu_host_moves_to(time);
+    cudaEvent_t after = record(a);
+    TAKES(500 + EVENT, start, mine);
+    TAKES(400, start, in_thread);
+    TAKES(700 + EVENT, start, after);
+}
+
 // A kernel that changes an array reads and writes it: an addition moves three floats.
 static void change_arrays(int rank) {
     cudaStream_t a = begin();
@@ -444,6 +471,7 @@ int main(int argc, char **argv) {
     RANKS(a_stream_waits_for_an_event, 1, wait_for_the_other_stream, NULL);
     RANKS(a_stream_waits_for_an_event, 1, wait_for_an_old_event, NULL);
     RANKS(a_new_thread_is_as_late_as_the_others, 1, make_a_thread, NULL);
+    RANKS(the_program_says_how_long_its_threads_work, 1, work_in_two_threads, NULL);
     RANKS(kernels_take_their_bytes_or_their_instructions, 1, change_arrays, NULL);
     RANKS(kernels_take_their_bytes_or_their_instructions, 1, count_instructions, NULL);
     RANKS(a_product_takes_the_time_of_whole_tiles, 1, multiply, NULL);
