@@ -36,7 +36,7 @@ lengths() {
 # What a README of a step has: the idea in one line, a run that shows the problem, a picture of the idea, and these sections.
 readmes() {
     local file
-    local sections='(What to remember,)?(The problem|Change it first),The idea,The code,(Run it,)?Look at it,Exercises,What PyTorch calls it'
+    local sections='(What to remember,)?The problem,The idea,The code,(Run it,)?Look at it,Read it,What PyTorch calls it'
     for file in 0*_*/README.md; do
         {
             sed -n 3p "$file" | grep -qE '^\*\*The one idea:\*\* .*\.$' || echo 'no idea in line 3'

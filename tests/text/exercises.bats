@@ -74,3 +74,55 @@ missing() {
         done < <(sed -n 's/^file //p' "$folder/task")
     done
 }
+
+@test "a README is a path: exercises in order, what answers them after them, and the first own line within three minutes" {
+    local readmes readme
+    mapfile -t readmes < <(grep -l '^## Read it' 0*/README.md)
+    # shellcheck disable=SC2016 # the dollars are those of awk
+    awk '
+        function complain(text) { print FILENAME ", line " FNR ": " text; failed = 1 }
+        function write(folder,   line, word, file) {
+            while ((getline line <(folder "/task")) > 0) {
+                split(line, word, /[ :]+/)
+                if (word[1] == "file") file = word[2]
+                if (word[1] == "in" && ((file, word[2]) in read || (file, "") in read))
+                    complain("the reader already knows " word[2] " in " file ", the answer of " folder)
+            }
+            while (!number && (getline line <(folder "/README.md")) > 0 && line !~ /^<details>/)
+                words += split(line, word, " ")
+            if (!number++ && words > 600) complain(words " words before the first own line")
+        }
+        FNR == 1 { step = FILENAME; sub(/[^\/]*$/, "", step); number = words = code = guesses = 0 }
+        /^```/ { code = !code }
+        !code { words += NF }
+        /^<details><summary>Guess first: / { guesses++ }
+        match($0, /make diff[1-9][1-9]/) {
+            command = "echo 0" substr($0, RSTART + 10, 1) "_*/train.c"
+            command | getline file
+            close(command)
+            read[file, ""]
+        }
+        /^[0-9]+\. `.*\.[ch]`/ { entry = "" } # such as 1. `ranks.c`: `start_ranks`, `report_end`: how it works (5 min)
+        /^[0-9]+\. `.*\.[ch]`/, / min\)$/ {
+            sub(/^ +/, " ")
+            entry = entry $0
+            if (/ min\)$/) {
+                split(entry, part, /: */)
+                file = part[1]
+                gsub(/^.*\. `|`$/, "", file)
+                count = part[2] ~ /^`/ ? split(part[2], names, ", ") : 1
+                for (i = 1; i <= count; i++)
+                    read[(file ~ /\// ? "" : step) file, part[2] ~ /^`/ ? substr(names[i], 2, length(names[i]) - 2) : ""]
+            }
+        }
+        /^\*\*Write\*\* \[exercise / {
+            match($0, /exercises\/[^\/]*/)
+            print substr($0, RSTART, RLENGTH)
+            write(substr($0, RSTART, RLENGTH))
+        }
+        /^## What PyTorch calls it/ && !guesses { complain("no guess before a run") }
+        END { exit failed }' "${readmes[@]}" >"$BATS_TEST_TMPDIR/path" || { cat "$BATS_TEST_TMPDIR/path" && return 1; }
+    for readme in "${readmes[@]}"; do
+        printf '%s\n' exercises/"${readme:1:1}".*/ | sed 's|/$||' | sort -V
+    done | diff - "$BATS_TEST_TMPDIR/path"
+}

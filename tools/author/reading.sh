@@ -1,17 +1,18 @@
 #!/bin/bash
 # reading.sh: prints the files of each step that readers must read in addition to the changes of train.c, and the files that they
-# may skip, with numbers of lines. Exits with 1 if a step asks for more than 450 lines, if a function in the folder of a
-# step has more than 40 lines, or if a file or function is missing.
+# may skip, with numbers of lines. Exits with 1 if a step asks for more than 450 lines, or for more than 25 minutes at a first
+# reading, if a function in the folder of a step has more than 40 lines, or if a file or function is missing.
 # reading.sh --write puts the lists into the READMEs.
 set -u
 export LC_ALL=C.UTF-8 # where numbers have a comma, mawk reads 2.5 as 2
 cd "$(dirname "$(readlink -f "$0")")/../.." || exit 1
-most_lines=450 most_in_function=40
+most_lines=450 most_minutes=25 most_in_function=40
 
 # Each row is an entry: step, file, functions (all: the whole file), and what a reader finds there. Readers read the entries
-# in this order, and may skip the other sources of the step. The file "changes" stands for the output of make diffNM.
+# in this order, and may skip the other sources of the step. The file "changes" stands for the output of make diffNM. With
+# the entries of the first table and its text, a step takes at most 25 minutes. The second table is for a second reading.
 # shellcheck disable=SC2016 # the backticks are for Markdown
-entries='
+first='
 1|01_single_gpu/train.c|forward,backward,train_step,read_stats|a training step
 1|01_single_gpu/train.c|main,load,setup,start,train,train_epoch,evaluate,save|the program around it; begin with `main` at the end
 1|common/layers/dense.c|dense_forward,dense_backward|one layer; `matmul` is one call of cuBLAS
@@ -23,10 +24,8 @@ entries='
 3|changes|diff23|a rank finds its place
 3|03_multigpu_launcher/environment.h|all|what a rank knows about itself
 3|03_multigpu_launcher/environment.c|find_place,choose_device|the variables of the launchers
-3|03_multigpu_launcher/meet_by_file.c|all|the ranks get the id from rank 0
-3|03_multigpu_launcher/local_ranks.h|all|what the launcher can do with its ranks
-3|03_multigpu_launcher/local_ranks.c|tell_rank,become_program,start_rank,start_local_ranks,stop_local_ranks,reap,check_local_ranks|how ranks start and end
-3|03_multigpu_launcher/launch.c|end_run,handle_signals,wait_for_events,start_next_attempt,main|the loop that waits for events
+3|03_multigpu_launcher/local_ranks.c|tell_rank,start_rank,reap|how a rank starts, and how it ends
+3|03_multigpu_launcher/launch.c|start_next_attempt|whether all ranks start again
 4|changes|diff34|the rendezvous, and a watchdog for every collective
 4|04_multinode/meet_by_tcp.c|collect_ranks,hold_rendezvous,reach_rank0,visit_rank0|rank 0 listens, and the other ranks connect
 4|04_multinode/watchdog.h|all|what the watchdog promises
@@ -49,6 +48,14 @@ entries='
 9|09_tensor/tensor.c|wait_for_others,sum_parts,next_copy,sum_copies|the sums, and the parameters that all parts have
 9|changes|diff89|the trainer builds one part of the model
 '
+# shellcheck disable=SC2016
+second='
+3|03_multigpu_launcher/meet_by_file.c|all|the ranks get the id from rank 0
+3|03_multigpu_launcher/local_ranks.h|all|what the launcher can do with its ranks
+3|03_multigpu_launcher/local_ranks.c|become_program,start_local_ranks,stop_local_ranks,check_local_ranks|all ranks start and end
+3|03_multigpu_launcher/launch.c|end_run,handle_signals,wait_for_events,main|the loop that waits for events
+'
+entries=$first$second
 
 # extents FILE FUNCTIONS: a line "name lines lines-with-comment" for each function that is asked for, or for every
 # function of the file (all). A function begins with the comment above it, and ends with a brace in the first column.
@@ -92,11 +99,13 @@ minutes() { # LINES [WORDS]
     }'
 }
 
+of_list='^($|\*\*To read|\*\*At a second|[0-9]+\. |   |You may skip )' # the lines of a list of files
+
 # Prints the number of words in the prose and tables of a text, without its list of files to read.
 words_of() { # README
     awk '/^```/ { code = !code; next }
         /^\*\*To read\*\*/ { list = 1 }
-        list && /^($|\*\*To read|[0-9]+\. |   |You may skip )/ { next }
+        list && /'"$of_list"'/ { next }
         { list = 0 }
         !code && !/^(<!--|!\[)/ { words += NF }
         END { print words + 0 }' "$1"
@@ -115,8 +124,9 @@ skipped_files() { # FOLDER: prints its sources that are no entry
     done
 }
 
-show() { # STEP: prints its list in Markdown
-    local total=0 skipped=() modules=() text='' step file functions what name lines number=0 files
+show_entries() { # STEP ENTRIES: sets text to their list in Markdown, and total to the number of their lines
+    local step file functions what name lines number=0
+    text='' total=0
     while IFS='|' read -r step file functions what; do
         [ "$step" = "$1" ] || continue
         name=\`${file##*/}\`
@@ -130,9 +140,17 @@ show() { # STEP: prints its list in Markdown
         fi
         total=$((total + lines))
         text="$text$(fold -s -w 118 <<<"$number. $name: $what ($(minutes "$lines") min)" | sed 's/ *$//; 2,$s/^/   /')"$'\n'
-    done <<<"$entries"
-    printf '**To read**, in this order, about %d minutes with this text:\n\n%s' \
-        "$(minutes $total "$(words_of "$folder/README.md")")" "$text"
+    done <<<"$2"
+}
+
+first_minutes() { minutes "$total" "$(words_of "$folder/README.md")"; } # after show_entries STEP "$first"
+
+show() { # STEP: prints its list in Markdown
+    local text total skipped=() modules=() name files file
+    show_entries "$1" "$first"
+    printf '**To read**, in this order, about %d minutes with this text:\n\n%s' "$(first_minutes)" "$text"
+    show_entries "$1" "$second"
+    [ -z "$text" ] || printf '\n**At a second reading**, about %d minutes more:\n\n%s' "$(minutes "$total")" "$text"
     files=$(skipped_files "$folder")
     for file in $files; do
         if [[ $files != *"${file%.?}.c"*"${file%.?}.h"* ]]; then
@@ -155,7 +173,7 @@ write() { # README: replaces its list, or puts the list below the title
         function put(line) { while ((getline line <list) > 0) print line; done = 1 }
         NR == 1 { print; next }
         /^\*\*To read\*\*/ { replacing = 1; if (!done) put(); next }
-        replacing && (/^$/ || /^[0-9]+\. / || /^   / || /^You may skip /) { blank = /^$/; next }
+        replacing && /'"$of_list"'/ { next }
         replacing { print ""; replacing = 0 }
         { lines[++n] = $0; print }' "$1" >"$1.new"
     grep -q '^\*\*To read\*\*' "$1.new" ||
@@ -197,6 +215,8 @@ for folder in 0*_*; do
     done
     skip=$(skipped_files "$folder" | xargs -r cat | wc -l)
     printf '%4d %10d %5d %9d  %s\n' "$n" $sum $most_lines "$skip" "$files"
+    show_entries "$n" "$first"
+    [ "$(first_minutes)" -le $most_minutes ] || complain "step $n asks for $(first_minutes) minutes; the limit is $most_minutes"
     [ $sum -le $most_lines ] || complain "step $n asks for $sum lines of reading in addition to train.c; the limit is $most_lines"
 done
 exit $failed
