@@ -18,7 +18,7 @@ PROGRAMS := $(foreach step,$(STEPS),$($(step)))
 # Where numbers have a comma, mawk reads 2.5 as 2.
 export LC_ALL := C.UTF-8
 .DEFAULT_GOAL := help
-.PHONY: help help-all quickstart first-run data programs diffstat doctor demo demo-fsdp demo-gpt rehearse check-gpu docs record slides schedule site test-quick test test-all clean
+.PHONY: help help-all quickstart first-run data programs diffstat doctor demo demo-fsdp demo-gpt rehearse images check-gpu docs record slides schedule site test-quick test test-all clean
 .PHONY: $(STEPS) $(STEPS:%=run-%) $(DIFFS) $(PROGRAMS)
 include tools/build.mk tools/see.mk exercises/exercises.mk tests/tests.mk bench/bench.mk
 
@@ -39,22 +39,20 @@ HERE = $(if $(BOTH),$(if $(shell nvidia-smi -L 2>/dev/null),gpu,cpu),$(DEVICE))
 
 quickstart: ## installs packages, downloads the data, builds step 1 and trains it
 	@DEVICE=$(HERE) NVCC=$(if $(filter gpu,$(HERE)),$(NVCC)) tools/deps.sh run
-	@tools/data.sh || { [ -z "$(MNIST_MIRROR)" ] && echo 'note: make quickstart continues with synthetic images'; }
+	@tools/data.sh
 # To train soon, it builds for this machine only: for the CPU device, or for no other GPU than the one here.
 	@$(MAKE) --no-print-directory DEVICE=$(HERE) $(if $(filter gpu,$(HERE)),BUILD=build/native ARCH=$(or $(ARCH),native)) step1 first-run
 	$(if $(and $(BOTH),$(filter cpu,$(HERE))),@echo 'note: this machine has no GPU: the run was on the CPU device; make step1 builds for GPUs as well')
 
-# What quickstart does when the images are there, so that IMAGES finds them.
 FIRST := build/quickstart
 first-run: step1
 	@rm -rf $(FIRST) && mkdir -p $(FIRST)
-	01_single_gpu/train $(IMAGES) --epochs 3 --log-every 26 --snapshot $(FIRST)/model --csv $(FIRST)/loss.csv $(ARGS)
+	01_single_gpu/train --epochs 3 --log-every 26 --snapshot $(FIRST)/model --csv $(FIRST)/loss.csv $(ARGS)
 	@echo && tools/curve.sh $(FIRST)/loss.csv && echo
-	01_single_gpu/classify $(IMAGES) --snapshot $(FIRST)/model $(ARGS)
+	01_single_gpu/classify --snapshot $(FIRST)/model $(ARGS)
 	@printf '\n%s\n' 'Next: make exercise'
-	$(if $(IMAGES),@echo '$(MADE_UP)')
 
-data: ## downloads MNIST, or SET=fashion-mnist, cifar10 or shakespeare, into data/ (on a cluster, run it on a login node)
+data: ## downloads MNIST, or SET=fashion-mnist, cifar10 or shakespeare, into data/ (on a cluster, on a login node); without internet, draws digits
 	@tools/data.sh $(SET)
 
 # make stepN links the programs of step N into its folder, too: 01_single_gpu/train leads to build/cpu/01_single_gpu/train.
@@ -63,18 +61,20 @@ $(STEPS): $$($$@)
 stepN: ## builds step N, such as step1, as make alone does in the folder of the step
 
 # make run-stepN starts train, or the only program there is. From step 3 on, a launcher starts it on all GPUs: LAUNCH
-# holds the options of the launcher, ARGS those of the program. Without images, as on a machine without internet, the
-# program uses synthetic ones.
+# holds the options of the launcher, ARGS those of the program.
 LAUNCH := --nproc-per-node auto
-IMAGES := $(if $(findstring --data,$(ARGS))$(wildcard $(addprefix data/,$(addprefix *mnist/train-images?idx3-ubyte,$() .gz) cifar10/*.bin*)),,--data synthetic)
-MADE_UP = note: these images are synthetic, not digits; make data downloads MNIST if there is internet access
 $(LAUNCHED:%=run-%): LAUNCHER = 03_multigpu_launcher/launch $(LAUNCH)
 $(LAUNCHED:%=run-%): 03_multigpu_launcher/launch
 TRAINER = $(filter %/train,$($*))
 $(STEPS:%=run-%): run-%: %
-	$(LAUNCHER) $(or $(TRAINER),$($*)) $(if $(TRAINER),$(IMAGES)) $(ARGS)
-	$(if $(TRAINER),$(if $(IMAGES),@echo '$(MADE_UP)'))
+	$(LAUNCHER) $(or $(TRAINER),$($*)) $(ARGS)
 run-stepN: ## builds and runs step N, such as run-step1 ARGS="--epochs 3"
+
+# Without --data, a program takes images in data/. As long as nobody has downloaded any, they are drawn.
+IMAGES := $(if $(findstring --data,$(ARGS))$(wildcard $(addprefix data/,$(addprefix */train-images?idx3-ubyte,$() .gz) cifar10/*.bin*)),,images)
+$(foreach step,$(filter-out step6,$(STEPS)),run-$(step) trace-$(step) profile-$(step)) ladder demo: $(IMAGES)
+images:
+	@tools/data.sh digits
 
 # $(call NPM,FROM,INTO) installs the packages of FROM/package.json into the folder INTO, unless they are there.
 NPM = mkdir -p $2 && cp $1/package*.json $2 && { cmp -s $2/package-lock.json $2/installed || { \

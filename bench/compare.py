@@ -48,7 +48,7 @@ def chosen(name, default, kind=str):
 def data_of(model):
     if model == "gpt":
         return "build/story.txt"
-    return next(f for f in ("data/mnist", "data/fashion-mnist") if glob.glob(f"{f}/train-images-idx3-ubyte*"))
+    return next(f for f in ("data/mnist", "data/fashion-mnist", "data/digits") if glob.glob(f"{f}/train-images-idx3-ubyte*"))
 
 
 def trainer(words, model, *options):

@@ -3,6 +3,7 @@
 # shakespeare. It resumes broken downloads and keeps complete files, compressed or plain.
 # MNIST_MIRROR, FASHION_MIRROR, CIFAR_MIRROR or SHAKESPEARE_MIRROR is the URL of a folder to use instead of the mirrors of
 # that set, such as file:///scratch/shared/mnist. If the set is not there, data.sh fails.
+# The set digits needs no network, because tools/digits.c draws it. Where no mirror of MNIST answers, data.sh draws it.
 # shellcheck disable=SC2317 # some functions are arguments of others
 set -u
 
@@ -14,7 +15,7 @@ set=${1:-mnist}
 case $set in
     mnist)
         title=MNIST contents='60000 training and 10000 test images'
-        variable=MNIST_MIRROR instead='--data synthetic'
+        variable=MNIST_MIRROR instead='--data data/digits, which make data SET=digits draws'
         mirrors='https://ossci-datasets.s3.amazonaws.com/mnist
 https://storage.googleapis.com/cvdf-datasets/mnist
 https://systemds.apache.org/assets/datasets/mnist'
@@ -25,7 +26,7 @@ t10k-labels-idx1-ubyte ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f
         ;;
     fashion-mnist)
         title=Fashion-MNIST contents='60000 training and 10000 test images'
-        variable=FASHION_MIRROR instead='--data synthetic'
+        variable=FASHION_MIRROR instead='--data data/digits, which make data SET=digits draws'
         mirrors='https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion
 https://storage.googleapis.com/tensorflow/tf-keras-datasets
 http://fashion-mnist.s3-website.eu-central-1.amazonaws.com'
@@ -56,14 +57,22 @@ https://raw.githubusercontent.com/dmlc/web-data/master/mxnet/tinyshakespeare'
         ending='' wanted=input.txt
         files='input.txt 86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed'
         ;;
+    digits)
+        title='drawn digits, not MNIST' contents='60000 training and 10000 test images'
+        files='train-images-idx3-ubyte e03fd7c405de13f064f295a5e803db3c93c0722c910db554d584f1b2fadc39d1
+train-labels-idx1-ubyte 892e6ba9e49d0547083dae66d06456e5bea24f43ca5e33c4b86e1a63bf9f1d2d
+t10k-images-idx3-ubyte 0279fb11ec7138bd6acdcece0cfe4e9acff6349d0b95d851f94a69dfc8f95b03
+t10k-labels-idx1-ubyte eed023a12817138f6d5876f93ec0d401e159a3585cb316caa583f64816324a2c'
+        ;;
     *)
-        echo "error: there is no set $set: SET is mnist, fashion-mnist, cifar10 or shakespeare" >&2
+        echo "error: there is no set $set: SET is mnist, fashion-mnist, cifar10, shakespeare or digits" >&2
         exit 2
         ;;
 esac
 folder=data/$set unpacked=data/$set/unpacked
-own=${!variable:-}
-mirrors=${own:-$mirrors}
+own=${variable:+${!variable:-}}
+mirrors=${own:-${mirrors:-}}
+reason="no mirror sent $title"
 
 is_plain() { # FILE SHA256
     [ -f "$1" ] && [ "$(sha256sum <"$1" | cut -d' ' -f1)" = "$2" ]
@@ -125,14 +134,18 @@ take_archive() { # FILE.part
         mv "$unpacked"/* "$folder" && rm -r "$1" "$unpacked"
 }
 
-# fetch DOWNLOAD TAKE...: downloads it from the first mirror whose bytes the function TAKE accepts.
-fetch() {
+need_write() {
     [ -w "$folder" ] || {
         echo "error: $folder cannot be written: run make data in a copy of the course that is yours, or ask the owner of" \
             "this one to run it" >&2
         exit 1
     }
-    command -v curl >/dev/null || { echo "error: curl is not installed: tools/deps.sh run installs it" >&2 && exit 1; }
+}
+
+# fetch DOWNLOAD TAKE...: downloads it from the first mirror whose bytes the function TAKE accepts.
+fetch() {
+    need_write
+    command -v curl >/dev/null || { reason='curl is not installed (tools/deps.sh run installs it)' && return 1; }
     part=$folder/$1.part
     [ -n "${answered+asked}" ] || answered=$(answering "$1")
     for mirror in $answered; do
@@ -157,8 +170,21 @@ fetch_file() { # NAME SHA256
     is_there "$@" || fetch "$1$ending" take_file "$2"
 }
 
+# The file with the title tells readers, and the banner of the programs, what the images are.
+draw() {
+    need_write
+    mkdir -p build "$unpacked" &&
+        ${CC:-cc} -std=c11 -O2 -ffp-contract=off -I. tools/digits.c -o build/digits && build/digits "$unpacked" &&
+        echo "$title" >"$unpacked/drawn.txt" && mv "$unpacked"/* "$folder" && rmdir "$unpacked" && return
+    room "$folder"
+    echo "error: tools/digits.c cannot draw the digits: see the lines above" >&2
+    exit 1
+}
+
 fetch_all() {
-    if [ -z "$archive" ]; then
+    if [ "$set" = digits ]; then
+        each is_there || draw
+    elif [ -z "$archive" ]; then
         each fetch_file
     else
         mapfile -t members < <(awk '{ print "cifar-10-batches-bin/" $1 }' <<<"$files")
@@ -172,16 +198,24 @@ trap 'rm -rf "$work" "$unpacked"' EXIT
 mkdir -p "$folder"
 if fetch_all; then
     echo "$folder: $title, $contents"
+    [[ $set == digits || $contents != *images || ! -d data/digits ]] ||
+        echo "note: programs without --data read the downloaded images now, not the drawn digits in data/digits"
     exit 0
 fi
 rm -rf "$unpacked"
 rmdir "$folder" 2>/dev/null
 if [ -n "$own" ]; then
+    [[ $reason == curl* ]] && echo "error: $reason" >&2 && exit 1
     echo "error: $variable=$own has no correct copy of $title. It must be the URL of a folder, such as" \
         "file:///scratch/$set, with $wanted" >&2
     exit 1
 fi
-
-echo "error: no mirror sent $title: run make data SET=$set on a machine with internet, set $variable to the URL of a folder" \
+# With some of the files there, programs would still read those.
+if [[ $set == mnist && ! -e $folder/train-images-idx3-ubyte && ! -e $folder/train-images-idx3-ubyte.gz ]]; then
+    echo "note: $reason, so tools/digits.c draws digits in its place" >&2
+    bash "$0" digits
+    exit
+fi
+echo "error: $reason: run make data SET=$set on a machine with internet, set $variable to the URL of a folder" \
     "with $wanted, or train with $instead" >&2
 exit 1

@@ -369,7 +369,7 @@ PASS         | job           | [ "$scheduler" = PBS ] | none; PBS is installed: 
 PASS         | job           | otherwise | none, and neither Slurm nor PBS: programs run on this machine
 PASS         | container     | otherwise | ${container:-none}
 WARN         | data          | ! compgen -G "data/*/*" >/dev/null | no data \
-    | run make data on a machine with internet, or train with --data synthetic
+    | run make data, which draws digits where there is no internet
 PASS         | data          | otherwise | $(cd data && echo *)
 END
 

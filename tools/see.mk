@@ -3,7 +3,7 @@
 TIMED := $(STEPS:%=trace-%) $(STEPS:%=profile-%)
 FEW_STEPS := --max-steps 12 --log-every 1000000
 FEW_CALLS := --min-bytes 1M --max-bytes 1M --warmup 1 --iters 2
-TIMED_RUN = $(LAUNCHER) $(or $(TRAINER),$($*)) $(if $(TRAINER),$(IMAGES) $(FEW_STEPS),$(FEW_CALLS))
+TIMED_RUN = $(LAUNCHER) $(or $(TRAINER),$($*)) $(if $(TRAINER),$(FEW_STEPS),$(FEW_CALLS))
 .PHONY: $(TIMED) figures ladder launches
 $(LAUNCHED:%=trace-%) $(LAUNCHED:%=profile-%): LAUNCHER = 03_multigpu_launcher/launch $(LAUNCH)
 
@@ -32,7 +32,7 @@ profile-stepN: ## runs 12 training steps of step N with Nsight Systems, on a mac
 ladder: ## trains the network of step 1 in seven versions, and draws their times (ARGS="--rung 4": one of them)
 	@$(MAKE) --no-print-directory -s step1
 	@mkdir -p build/ladder
-	01_single_gpu/ladder/ladder --floor $(IMAGES) $(ARGS) >build/ladder/table.txt
+	01_single_gpu/ladder/ladder --floor $(ARGS) >build/ladder/table.txt
 	@cat build/ladder/table.txt
 	@! command -v python3 >/dev/null || { PYTHONPATH=tools:tools/author python3 -B docs/figures/ladder.py build/ladder/table.txt \
 		build/ladder/ladder.svg && echo 'build/ladder/ladder.svg shows the times'; }

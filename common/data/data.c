@@ -47,7 +47,8 @@ static const struct data_source *find_source(const char *folder) {
 
 // Returns the first folder with images, or the one that make data creates.
 static const char *find_folder(void) {
-    static const char *const folders[] = {"data/mnist", "data/fashion-mnist", "data/cifar10"};
+    static const char *const folders[] = {"data/mnist", "data/fashion-mnist", "data/cifar10",
+                                          "data/digits"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
         if (find_source(folders[i]))
             return folders[i];
@@ -123,8 +124,10 @@ int data_load(struct dataset *train, struct dataset *test, const char **folder,
 }
 
 void print_data(const char *folder, const struct dataset *train, const struct dataset *test) {
-    say("data      %s: %zu training and %zu test %s", folder, train->count, test->count,
-        data_samples);
+    // Beside drawn digits, tools/data.sh writes this file.
+    say("data      %s%s: %zu training and %zu test %s", folder,
+        data_exists(folder, "drawn.txt") ? " (drawn digits, not MNIST)" : "", train->count,
+        test->count, data_samples);
     if (train->tokens) {
         say(" of %d tokens (bytes), loss in nats per token\n", train->targets);
         return;

@@ -24,12 +24,12 @@ struct dataset {
 
 // Reads the images of the folder: those of MNIST, Fashion-MNIST or CIFAR-10. The files in the
 // folder decide which (common/data/datasets.h). The folder "auto" stands for the first of
-// data/mnist, data/fashion-mnist and data/cifar10 that has images; *folder then gets its name. The
-// folders "synthetic", "shapes" and "blank:COUNT" need no files: each of their samples is computed
-// from its index. "text:FILE" is a text, as is a folder with input.txt, and "text" is that of
-// zoo/data/story.h; a sample then has --context tokens, auto: those of --size. Both sets get the
-// training set's mean and deviation. The caller owns the arrays, which are in host memory or NULL.
-// Returns 0, or -1 with the reason in why, such as a missing or damaged file.
+// data/mnist, data/fashion-mnist, data/cifar10 and data/digits that has images; *folder then gets
+// its name. The folders "synthetic", "shapes" and "blank:COUNT" need no files: each of their
+// samples is computed from its index. "text:FILE" is a text, as is a folder with input.txt, and
+// "text" is that of zoo/data/story.h; a sample then has --context tokens, auto: those of --size.
+// Both sets get the training set's mean and deviation. The caller owns the arrays, which are in
+// host memory or NULL. Returns 0, or -1 with the reason in why, such as a missing or damaged file.
 int data_load(struct dataset *train, struct dataset *test, const char **folder, char why[WHY_SIZE]);
 
 // What the samples of the set that data_load has read are called, such as "images".

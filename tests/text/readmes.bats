@@ -30,7 +30,7 @@ for word; do
 done
 [[ " \$*" =~ \ (quickstart|(run|trace)-step) ]] || exit 0
 $(command -v make) --no-print-directory -C "$root" -n "\$@" DEVICE=cpu BUILD=build/test >made
-grep '^0[1-9]_' made | grep -v classify | sed 's/--data synthetic//' | bash -e || [ \${PIPESTATUS[0]} = 1 ]
+grep '^0[1-9]_' made | grep -v classify | bash -e || [ \${PIPESTATUS[0]} = 1 ]
 END
     # shellcheck disable=SC2016 # the script's own $1
     printf '#!/bin/sh\n[ -f "%s/$1" ]\n' "$root" | tee bin/qsub >bin/sbatch # which are tested elsewhere

@@ -116,7 +116,7 @@ on_cpu_device() { # COMMAND...: it runs there, and says once why
     need_nvcc_without_gpu
     printf '#!/bin/sh\n' | tee tools/deps.sh >tools/data.sh
     unset DEVICE
-    run make quickstart ARGS='--hidden 8 --batch 2000'
+    run make quickstart ARGS='--data synthetic --hidden 8 --batch 2000'
     [ "$status" = 0 ]
     [[ $output == *$'\nepoch 3/3  loss'*"note: this machine has no GPU"*"make step1"* ]]
     run make doctor
@@ -129,13 +129,12 @@ on_cpu_device() { # COMMAND...: it runs there, and says once why
     [ ! -e build/gpu ]
 }
 
-@test "make run-step1 takes MNIST, Fashion-MNIST or synthetic images, and says which" {
+@test "make run-step1 takes MNIST, Fashion-MNIST or drawn digits, and says which" {
     mkdir -p data/mnist data/fashion-mnist
     touch data/mnist/train-images-idx3-ubyte.gz.part # of a download that was interrupted
     run --separate-stderr make DEVICE=cpu run-step1 ARGS='--hidden 8 --max-steps 1'
     [ "$status" = 0 ]
-    grep -q '^data      synthetic: ' <<<"$output"
-    [[ ${lines[-1]} == *"synthetic, not digits"*"make data"* ]]
+    grep -q '^data      data/digits (drawn digits, not MNIST): ' <<<"$output"
     tiny_data data/fashion-mnist
     gzip data/fashion-mnist/train-images-idx3-ubyte
     run --separate-stderr make DEVICE=cpu run-step1 ARGS='--hidden 8 --max-steps 1'
@@ -152,13 +151,13 @@ on_cpu_device() { # COMMAND...: it runs there, and says once why
     [ "$status" != 0 ]
     [[ $stderr == *"error: MNIST_MIRROR=file:///nowhere has no correct copy of MNIST"* ]]
     run ! grep -q '^epoch' <<<"$output"
-    printf '#!/bin/sh\nexit 1\n' >tools/data.sh # no mirror answers
-    run --separate-stderr make DEVICE=cpu quickstart ARGS='--hidden 8 --batch 2000'
+    printf '#!/bin/sh\nexit 6\n' >../curl # no mirror answers
+    chmod +x ../curl
+    PATH=$BATS_TEST_TMPDIR:$PATH run --separate-stderr make DEVICE=cpu quickstart ARGS='--hidden 8 --batch 2000'
     [ "$status" = 0 ]
+    grep -q '^data      data/digits (drawn digits, not MNIST)' <<<"$output"
     grep -q '^epoch 3/3  loss' <<<"$output"
-    grep -qx 'note: make quickstart continues with synthetic images' <<<"$output"
-    [[ ${lines[-2]} == 'Next: make exercise' ]]
-    [[ ${lines[-1]} == *"not digits"* ]]
+    [[ ${lines[-1]} == 'Next: make exercise' ]]
 }
 
 @test "programs choose AVX2 when they begin, and no compiler fuses a multiplication and an addition" {

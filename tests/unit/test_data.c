@@ -396,7 +396,7 @@ TEST(other_folders_are_named) {
     assert_int_equal(rmdir(folder), 0);
 }
 
-// "auto" is the first of three folders with images, or data/mnist if none has any. Here no folder
+// "auto" is the first of four folders with images, or data/mnist if none has any. Here no folder
 // has a complete set.
 TEST_OF(folder_is_found, &idx) {
     static const char *const cases[][2] = {
@@ -404,6 +404,8 @@ TEST_OF(folder_is_found, &idx) {
         {"data/mnist/", "data/mnist"},
         {"data/fashion-mnist/", "data/mnist"},
         {"data/cifar10/", "data/mnist"},
+        {"data/digits/", "data/mnist"},
+        {"data/digits/train-images-idx3-ubyte", "data/digits"},
         {"data/cifar10/data_batch_1.bin", "data/cifar10"},
         {"data/fashion-mnist/train-images-idx3-ubyte.gz", "data/fashion-mnist"},
         {"data/mnist/train-images-idx3-ubyte.gz.part", "data/fashion-mnist"},
