@@ -38,7 +38,7 @@ BEGIN {
             wanted[changes, ++lines[changes]] = line
             if (line !~ /^[+]/)
                 old[changes] = old[changes] substr(line, 2) "\n"
-        } else if (line !~ /^([-+ #]|$|in |program |from )/)
+        } else if (line !~ /^([-+ #]|$|in |program )/)
             complain("a line that says nothing: " line)
     }
     if (!changes)

@@ -1,8 +1,8 @@
-# What the tests of the exercises share. Files in wrong/ and right/ hold answers to an exercise: a line "answer TEXT", and
-# below it the changes to the step that make this answer, as in the task of an exercise. TEXT is a part of what the check
-# must print; an answer in right/ may have none. The changes are those of the first source of the exercise, if no line
-# "file" names another one. The line "from right 2" says that they begin with the second answer in right/ and not with
-# the step.
+# What the tests of the exercises share. A file in answers/ holds answers to an exercise. A line "right TEXT" or "wrong TEXT"
+# begins one, and below it are the changes to the step that make it, as in the task of an exercise. A single change of words
+# may follow in the same line, after " | ". TEXT is a part of what the check must print; a right answer may have none. The
+# changes are those of the first source of the exercise, if no line "file" names another one. mutants.py reads the lines
+# "equal".
 # shellcheck disable=SC2154 # ../helpers.bash sets root
 load ../helpers
 
@@ -35,14 +35,11 @@ teardown() {
     rm -rf "$mine" "build/test/$mine" "build/${mine##*/}"
 }
 
-all_exercises() { # STEP: the numbers of its exercises; debug: of the faults; [0-9]: of all steps
-    printf '%s\n' exercises/[0-9]* exercises/debug/* | sed 's|exercises/||; s|debug/|debug.|; s/-.*//' | sort -V | grep "^$1[.]"
-}
-
-# Those of this part of the file: with PART=2/6 the second, the eighth and so on (see add_bats in run.sh).
-exercises() { # STEP
+# The numbers of this part of the file: with PART=2/6 the second, the eighth and so on (see add_bats in run.sh).
+exercises() {
     local part=${PART:-1/1}
-    all_exercises "$1" | awk -v part="${part%/*}" -v parts="${part#*/}" '(NR - part) % parts == 0'
+    printf '%s\n' exercises/[0-9]* exercises/debug/* | sed 's|exercises/||; s|debug/|debug.|; s/-.*//' | sort -V |
+        awk -v part="${part%/*}" -v parts="${part#*/}" '(NR - part) % parts == 0'
 }
 
 folder_of() { # NUMBER; run.sh would take longer
@@ -72,38 +69,37 @@ promise_of() { # NUMBER
     sed -n 's/^\*\*First you see:\*\* `\(.*\)`$/\1/p' "$(folder_of "$1")/README.md"
 }
 
-# answer NUMBER [right|wrong N]: puts the step's text into $mine, or the answer N in right/ or wrong/.
+# answer NUMBER [right|wrong N]: puts the step's text into $mine, or answer N of this kind.
 answer() {
-    local file base changes=$BATS_TEST_TMPDIR/${2:-step}.${3:-}
-    [ $# = 1 ] || changes_of "$@" >"$changes"
-    read -ra base <<<"$([ $# = 1 ] || sed -n 's/^from //p' "$changes")"
-    if [ ${#base[@]} != 0 ]; then
-        answer "$1" "${base[@]}"
-    else
-        rm -f "$mine"/*
-        for file in $(files_of "$1"); do
-            cp "$file" "$mine"
-        done
-    fi
-    [ $# = 1 ] || change "$changes"
+    local file changes=$BATS_TEST_TMPDIR/changes
+    rm -f "$mine"/*
+    for file in $(files_of "$1"); do
+        cp "$file" "$mine"
+    done
+    [ $# != 1 ] || return 0
+    changes_of "$@" >"$changes"
+    while IFS= read -r file; do
+        [ -e "$mine/${file##*/}" ] || cp "$file" "$mine"
+        awk -v task="$changes" -v file="$file" -f exercises/replace.awk "$mine/${file##*/}" >"$mine/new"
+        mv "$mine/new" "$mine/${file##*/}"
+    done < <(sed -n 's/^file //p' "$changes")
 }
 
 changes_of() { # NUMBER right|wrong N
-    awk -v wanted="$3" -v file="$(files_of "$1" | head -n 1)" '
-        /^answer/ { n++; next }
-        n != wanted { next }
+    awk -v kind="$2" -v wanted="$3" -v file="$(files_of "$1" | head -n 1)" '
+        $1 ~ /^(right|wrong|equal)$/ {
+            chosen = $1 == kind && ++n == wanted
+            if (!index($0, " | in ")) next
+            sub(/.* \| in /, "in ")
+        }
+        !chosen { next }
         /^file / { file = "" }
         /^in / && file { print "file " file; file = "" }
-        { print }' "tests/exercises/$2/$1"
+        { print }' "tests/exercises/answers/$1"
 }
 
-change() { # CHANGES: makes them in $mine
-    local file
-    while IFS= read -r file; do
-        [ -e "$mine/${file##*/}" ] || cp "$file" "$mine"
-        awk -v task="$1" -v file="$file" -f exercises/replace.awk "$mine/${file##*/}" >"$mine/new"
-        mv "$mine/new" "$mine/${file##*/}"
-    done < <(sed -n 's/^file //p' "$1")
+texts_of() { # NUMBER right|wrong: what the check must print for each of these answers
+    sed -nE "/^$2( |\$)/{ s/^$2 *//; s/ \| in .*//; p; }" "tests/exercises/answers/$1"
 }
 
 # An exercise fails without a solution in the way that its README announces.
@@ -136,9 +132,11 @@ checked_without_programs() {
     checked "$1" 0
 }
 
-# Each exercise fails without a solution, and passes with the step's text.
+# Each exercise fails without a solution, and passes with the step's text. SEEDS="1 2 3 4 5 6 7 8 9 10" tries more seeds of
+# random delays.
 fail_unsolved_and_pass_solved() { # NUMBER...
     local number
+    local -x CHAOS=${SEEDS:-1}
     for number; do
         fail_unsolved "$number"
         answer "$number"
@@ -146,40 +144,17 @@ fail_unsolved_and_pass_solved() { # NUMBER...
     done
 }
 
-# The check ends with CODE for each answer in the file, and prints its line. make test-nightly tries all wrong answers. Other
+# The check ends with CODE for each answer of this kind, and prints its text. make test-nightly tries all wrong answers. Other
 # runs try the first one, and only make the others from the step.
-try_answers() { # NUMBER right|wrong CODE
-    local text count=0
-    while IFS= read -r text; do
-        count=$((count + 1))
-        answer "$1" "$2" "$count"
-        [ "$2" = right ] || [ "$count" -le "${WRONG_ANSWERS:-1}" ] || continue
-        checked "$1" "$3" "$(with_texts "$text")"
-    done < <(sed -n 's/^answer *//p' "tests/exercises/$2/$1")
-    [ $count -gt 0 ]
-}
-
-# Each wrong answer is refused with its line.
-refuse_wrong_answers() { # STEP
-    local number
-    for number in $(exercises "$1"); do
-        try_answers "$number" wrong 1
+try_answers() { # right|wrong CODE
+    local number text count
+    for number in $(exercises); do
+        count=0
+        while IFS= read -r text; do
+            count=$((count + 1))
+            answer "$number" "$1" "$count"
+            [ "$1" = right ] || [ "$count" -le "${WRONG_ANSWERS:-1}" ] || continue
+            checked "$number" "$2" "$(with_texts "$text")"
+        done < <(texts_of "$number" "$1")
     done
-}
-
-# Right answers in other styles than the step's are accepted. Most faults have none.
-accept_right_answers() { # STEP
-    local number
-    for number in $(exercises "$1"); do
-        [ ! -e "tests/exercises/right/$number" ] || try_answers "$number" right 0
-    done
-}
-
-# mutants.py makes wrong answers from the right one; make test-nightly tries them.
-refuse_mutants() { # STEP
-    local number status=0
-    for number in $([ -z "${WRONG_ANSWERS:-}" ] || exercises "$1"); do
-        tests/exercises/mutants.py "$number" || status=1
-    done
-    return $status
 }

@@ -46,7 +46,7 @@ repeats() {
         answer "$number"
         checked "$number" 0
         answer "$number" wrong "$wrong"
-        checked "$number" 1 "$(with_texts "$(sed -n 's/^answer *//p' "tests/exercises/wrong/$number" | sed -n "${wrong}p")")"
+        checked "$number" 1 "$(with_texts "$(texts_of "$number" wrong | sed -n "${wrong}p")")"
     done <<'END'
 1.1 4
 2.1 1

@@ -5,7 +5,8 @@ The right answer is the lines of the step that the task of the exercise removes.
 statement or a factor less, a condition negated or fixed, another operator, a number or a name of the same type instead,
 two statements exchanged, a wait of the host more. It does not count if it does not compile, or if the compiler makes
 the same code as from the step or from another mutant. Prints a line for each mutant; with --list, it checks none, and
-with TEXT, only those whose names hold it. The file equal lists those that the check accepts, with the reasons."""
+with TEXT, only those whose names hold it. A line "equal NAME" in the file answers/NUMBER lists one that the check
+accepts, and the reason follows; "..." at its end stands for any text."""
 
 import difflib
 import os
@@ -171,7 +172,7 @@ def check(number, folder):
 
 def try_all(number, part, folder, only_list):
     """Tries the mutants of an exercise whose names hold the part. Returns whether one is wrong, and accepted."""
-    equal = re.findall(rf'^{number} .*', Path(__file__).with_name('equal').read_text(), re.M)
+    equal = re.findall(r'^equal (.*)', Path(__file__).with_name('answers').joinpath(number).read_text(), re.M)
     unused, counts = set(equal), defaultdict(int)
     answers = dict(answer(number, folder))
     for path, lines in answers.items():
@@ -184,15 +185,14 @@ def try_all(number, part, folder, only_list):
             if code is None or code in codes:
                 continue
             codes.add(code)
-            full = f'{number} {name}'
-            listed = [line for line in equal if line == full or line.endswith('...') and full.startswith(line[:-3])]
+            listed = [line for line in equal if line == name or line.endswith('...') and name.startswith(line[:-3])]
             (folder / path.name).write_text(text)
             said = 'made' if only_list else 'equal' if listed else check(number, folder)
             counts[said.split(',')[0]] += 1
             print(f'{said}: {name}', flush=True)
             unused.difference_update(listed)
     for line in unused if not part else []:
-        print('note: the file equal names a mutant that there is not:', line)
+        print('note: answers names a mutant that there is not:', line)
     print(f'{number}: {sum(counts.values())} mutants,', ', '.join(f'{counts[kind]} {kind}' for kind in sorted(counts)))
     return counts['accepted'] > 0
 

@@ -32,7 +32,7 @@ missing() {
         lacks=$(missing "$folder")
         [ -z "$lacks" ] || { printf '%s\n' "$folder:" "$lacks" && return 1; }
         [ -s "$folder/check" ]
-        grep -q '^answer ' "tests/exercises/wrong/$number"
+        grep -q '^wrong ' "tests/exercises/answers/$number"
     done
 }
 

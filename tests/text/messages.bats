@@ -18,7 +18,7 @@ lines() {
         cd "$root" || return
         grep -rnF --include='*.bats' --include='*.bash' --include='test_*.c' --include=check \
             --exclude={messages.bats,shared.bash} "${@/#/-e}" exercises tests
-        grep -rnF "${@/#/-e}" tests/exercises/*/ | grep ':answer '
+        grep -rnF "${@/#/-e}" tests/exercises/answers | grep -E ':(right|wrong) '
     )
 }
 
