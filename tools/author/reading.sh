@@ -27,10 +27,8 @@ first='
 3|03_multigpu_launcher/local_ranks.c|tell_rank,start_rank,reap|how a rank starts, and how it ends
 3|03_multigpu_launcher/launch.c|start_next_attempt|whether all ranks start again
 4|changes|diff34|the rendezvous, and a watchdog for every collective
-4|04_multinode/meet_by_tcp.c|collect_ranks,hold_rendezvous,reach_rank0,visit_rank0|rank 0 listens, and the other ranks connect
-4|04_multinode/watchdog.h|all|what the watchdog promises
-4|04_multinode/watchdog.c|all|how a thread notices a stuck collective and ends the process
-4|04_multinode/launch.c|count_nodes,order_next_attempt,decide|how the launchers of several nodes agree
+4|04_multinode/meet_by_tcp.c|collect_ranks,reach_rank0,visit_rank0|rank 0 waits for the other ranks, and they connect
+4|04_multinode/watchdog.c|begin_collective,end_collective,look,check_limit,give_up|how a thread notices a stuck collective and ends the process
 5|changes|diff45|the shards replace the parameters of the trainer
 5|05_fsdp/fsdp.h|all|what a rank stores, and what it can ask for
 5|05_fsdp/fsdp.c|all|divide, gather, scatter
@@ -54,6 +52,10 @@ second='
 3|03_multigpu_launcher/local_ranks.h|all|what the launcher can do with its ranks
 3|03_multigpu_launcher/local_ranks.c|become_program,start_local_ranks,stop_local_ranks,check_local_ranks|all ranks start and end
 3|03_multigpu_launcher/launch.c|end_run,handle_signals,wait_for_events,main|the loop that waits for events
+4|04_multinode/meet_by_tcp.c|hold_rendezvous,admit,check_deadline|which ranks rank 0 accepts, and what it says at the deadline
+4|04_multinode/watchdog.h|all|what the watchdog promises
+4|04_multinode/watchdog.c|watchdog,set_limit,start_watchdog,end_watchdog|the thread, from start to end
+4|04_multinode/launch.c|count_nodes,order_next_attempt,decide|how the launchers of several nodes agree
 '
 entries=$first$second
 

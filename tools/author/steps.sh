@@ -44,17 +44,19 @@ table() {
 }
 
 lab() { # STEP
-    local folder number names='' lab=() text='In the [debugging lab](../exercises/README.md#the-debugging-lab)'
-    grep -q '^## Read it' 0"$1"_*/README.md || { exercises "$1" && text="- ${text/I/i}"; }
+    local folder number names='' lab=() begin='Find the mistakes in the' indent=''
+    # The README does not name each exercise where the reader meets it.
+    grep -q '^## Read it' 0"$1"_*/README.md || { exercises "$1" && begin='- in the' indent='  '; }
     mapfile -t lab < <(faults "$1")
     [ ${#lab[@]} -gt 0 ] || return 0
     for folder in "${lab[@]}"; do
         number=${folder##*/} names="$names, debug.${number%%-*}"
     done
-    printf -- '%s: %s (%s min)\n' "$text" "${names#, }" "$(minutes "${lab[@]}")" | fold -s -w 118 | sed "s/ *$//; $([[ $text == I* ]] || echo '2,$s/^/  /')"
+    printf -- '%s [debugging lab](../exercises/README.md#the-debugging-lab): %s (%s min)\n' "$begin" "${names#, }" \
+        "$(minutes "${lab[@]}")" | fold -s -w 118 | sed "s/ *\$//; 2,\$s/^/$indent/"
 }
 
-exercises() { # STEP, whose README does not name each of them where the reader meets it
+exercises() { # STEP
     local folder
     # shellcheck disable=SC2016 # backticks of Markdown
     printf '`make exercise EX=%s.1` starts exercise %s.1, and `make check` tests your code (%s):\n\n' "$1" "$1" \
