@@ -30,8 +30,7 @@ first='
 4|04_multinode/meet_by_tcp.c|collect_ranks,reach_rank0,visit_rank0|rank 0 waits for the other ranks, and they connect
 4|04_multinode/watchdog.c|begin_collective,end_collective,look,check_limit,give_up|how a thread notices a stuck collective and ends the process
 5|changes|diff45|the shards replace the parameters of the trainer
-5|05_fsdp/fsdp.h|all|what a rank stores, and what it can ask for
-5|05_fsdp/fsdp.c|all|divide, gather, scatter
+5|05_fsdp/fsdp.c|comm_waits,start_gather,fsdp_gather,fsdp_scatter|gather and scatter
 6|06_allreduce_demo/allreduce.c|gather_broadcast,ring,scatter_gather,expected,compare_by_hand,measure|all-reduce by hand, checked and timed
 7|changes|diff57|what each option adds to the training loop
 7|07_large_models/units.h|all|units of layers and groups of ranks
@@ -56,6 +55,8 @@ second='
 4|04_multinode/watchdog.h|all|what the watchdog promises
 4|04_multinode/watchdog.c|watchdog,set_limit,start_watchdog,end_watchdog|the thread, from start to end
 4|04_multinode/launch.c|count_nodes,order_next_attempt,decide|how the launchers of several nodes agree
+5|05_fsdp/fsdp.h|all|what a rank stores, and what it can ask for
+5|05_fsdp/fsdp.c|fsdp_build,fsdp_join,fsdp_allocate,fsdp_initialise,fsdp_finish,fsdp_save|divide, allocate and save
 '
 entries=$first$second
 
