@@ -1,4 +1,3 @@
-# shellcheck shell=bash
 # check.bash CHECK: runs the check of an exercise. run.sh sets EXERCISE, TASK, MINE (the folder with the attendee's
 # sources), COURSE (the root) and SCRATCH (an empty folder). A check is a list of calls of the functions below. Each prints
 # a line that begins with "ok" or "wrong"; the first that is wrong explains what it observed, and ends the check.
@@ -126,7 +125,6 @@ done
 build_mine() {
     local sources
     main=$(sed -n "s/^program //p" "$TASK")
-    # shellcheck disable=SC2153 # run.sh sets MINE
     program=$build/$MINE/${main##*/}
     sources=$(cksum "$MINE"/*.c* 2>/dev/null)
     if [ "$sources" != "$(cat "$build/$MINE/sources" 2>/dev/null)" ]; then

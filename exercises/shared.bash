@@ -1,4 +1,3 @@
-# shellcheck shell=bash
 # What the checks of the exercises and the tests share.
 
 # Unsets the variables of launchers and batch systems, because a check or a test may run in a job.

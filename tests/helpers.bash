@@ -4,6 +4,9 @@ bats_require_minimum_version 1.5.0
 root=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
 # shellcheck source=exercises/shared.bash
 . "$root/exercises/shared.bash"
+# Tests inherit nothing of a job, or of a make that runs them.
+unset_job
+unset MAKEFLAGS MFLAGS MAKELEVEL
 
 # Tests with the tag gpu also run on GPUs: LEVEL=gpu DEVICE=gpu tests/run.sh.
 on_gpu() {
@@ -31,7 +34,6 @@ path_of() {
 fails() {
     local code=$1 text=$2
     run --separate-stderr "${@:3}"
-    # shellcheck disable=SC2154 # bats sets stderr and stderr_lines
     if [ "$status" != "$code" ] || [ ${#stderr_lines[@]} != 1 ] || [[ $stderr != *"$text"* ]]; then
         printf '%s\n' "wanted status $code and one line with: $text" "command: ${*:3}" "status: $status" \
             "stderr: $stderr"
@@ -42,7 +44,6 @@ fails() {
 # on_small_disk FOLDER SIZE COMMAND...: like run, while the folder is an empty disk of this size.
 on_small_disk() {
     unshare -rm mount -t tmpfs none "$BATS_TEST_TMPDIR" 2>/dev/null || skip "unshare cannot mount a file system here"
-    # shellcheck disable=SC2016 # the other shell expands them
     run unshare -rm sh -c 'mount -t tmpfs -o "size=$2" none "$1" && shift 2 && exec "$@"' sh "$@"
 }
 
@@ -313,7 +314,6 @@ free_port() {
 
 # start_ranks COUNT PROGRAM OPTION...: starts ranks without a launcher, which would end all ranks when one fails. Sets
 # pids, and writes the output to out.RANK and err.RANK.
-# shellcheck disable=SC2154 # options are the test's
 start_ranks() {
     local rank port
     port=$(free_port)

@@ -12,7 +12,6 @@ export BATS_TEST_DIRNAME=$root/tests/steps
 . tests/helpers.bash
 . tools/begin.sh
 cd "$work" || exit 1
-unset_job
 tiny_data tiny
 options=(--data tiny --hidden "8,8" --batch 120 --epochs 4 --log-every 1)
 one=$build/01_single_gpu/train
@@ -41,7 +40,6 @@ step_3_computes_the_bits_of_step_2() {
 
 # The first rank that makes the folder "killed" ends with kill -9, so this happens once.
 step_3_recovers_from_a_killed_rank() {
-    # shellcheck disable=SC2016 # expanded by the rank's shell
     "${launch[@]}" --max-restarts 1 bash -c 'if mkdir killed 2>/dev/null; then "$@" --max-steps 7; kill -9 $$; fi; exec "$@"' \
         - "$three" "${options[@]}" --snapshot killed.bin && cmp two.bin killed.bin
 }

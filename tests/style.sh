@@ -48,7 +48,6 @@ readmes() {
 }
 
 # Sentences belong above a table.
-# shellcheck disable=SC2016 # the dollars are those of awk
 cells() {
     find . -name '*.md' ! -path './build/*' -print0 | xargs -0 awk -F '|' '
         FNR == 1 { block = 0 }

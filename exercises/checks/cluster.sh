@@ -37,7 +37,7 @@ srun() {
     for node in "${pids[@]}"; do
         wait -n || { code=$? && kill "${pids[@]}" 2>/dev/null; }
     done
-    return $code
+    return "$code"
 }
 
 export -f scontrol srun

@@ -1,6 +1,4 @@
 # What the checks of the ladder share: 01_single_gpu/ladder/ladder.c instead of a trainer.
-# shellcheck shell=bash
-# shellcheck disable=SC2034 # check.bash uses it
 reference=01_single_gpu/ladder/ladder
 
 # climbs RUNG [LINE]: the program must train the model of rung 0 on this rung, and the checker of ordering finds nothing. The

@@ -7,7 +7,6 @@ modelled() {
     local built=$device device=cpu build=${BUILD:-build/cpu} program reference=$main mine=("${options[@]}")
     local launcher=$build/03_multigpu_launcher/launch
     local -x CPU_DEVICE_MODEL=h100 CPU_DEVICE_COMPUTE=0
-    # shellcheck disable=SC2153 # run.sh sets MINE
     program=$build/$MINE/${main##*/}
     make -s DEVICE=cpu BUILD="$build" "$build/$main" "$launcher" >"$SCRATCH/build" 2>&1 ||
         wrong 'the step does not compile' "$(tail -n 3 "$SCRATCH/build")"

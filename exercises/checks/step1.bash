@@ -6,7 +6,6 @@ compares_kernel() {
     local name file lines gpu
     gpu=$(echo "$MINE"/*kernels.cu)
     for name in kernels $([ "$device" = gpu ] || echo kernels_on_host); do
-        # shellcheck disable=SC2153 # run.sh sets MINE
         file=$([ "$name$device" = kernelscpu ] && echo "$MINE"/cpu_*kernels.c || echo "$gpu")
         if [ "$name" = kernels_on_host ] && ! command -v "${CXX:-g++}" >/dev/null; then
             skip "$file does not run, because there is no C++ compiler"

@@ -28,7 +28,6 @@ two_nodes() {
 
 # one_visible: 2 ranks train if each sees only its own GPU, as with srun --gpus-per-task=1.
 one_visible() {
-    # shellcheck disable=SC2016 # the rank reads its variable
     local starter=(sh -c 'CUDA_VISIBLE_DEVICES=$LOCAL_RANK exec "$@"' sh)
     run_ranks 2 || wrong 'if each rank sees only one GPU, the program fails' \
         "$(grep -m 1 error "$SCRATCH/err" | cut -c 1-300)" \

@@ -43,7 +43,6 @@ why_not() {
     for program in slurmctld slurmd sbatch munged sshd ssh-keygen ip nsenter; do
         PATH=$PATH:$peers/usr/bin:$peers/usr/sbin command -v $program >/dev/null || missing+=("$program")
     done
-    # shellcheck disable=SC2016 # expanded there
     if [ "$(id -u)" != 0 ]; then
         echo "a cluster of namespaces needs root"
     elif [ ${#missing[@]} -gt 0 ]; then
@@ -146,7 +145,6 @@ hold_lock() {
 
 # One process holds the network of the nodes, and is the first of a process namespace, so all processes end with it.
 start_room() {
-    # shellcheck disable=SC2016 # expanded there
     setsid unshare --net --pid --fork --kill-child -- bash -ec 'ip link set lo up
         ip link add name switch type bridge; ip link set switch up; touch "$1"; exec sleep infinity' \
         - "$state/room" </dev/null >"$state/room.log" 2>&1 &
@@ -222,7 +220,6 @@ init() { # NODE
 enter() { # NODE COMMAND...
     local pid
     pid=$(cat "$state/$1/pid" 2>/dev/null) || die "$1 is not up"
-    # shellcheck disable=SC2016 # expanded there
     exec nsenter --target "$pid" --mount --uts --ipc --net --pid -- \
         env -u TMPDIR bash -c 'cd "$0" 2>/dev/null || cd /; exec "$@"' "$PWD" "${@:2}"
 }

@@ -3,7 +3,6 @@
 # Tests of containers/cpu.def without Apptainer and without a registry. Its %post runs in a new root file system of its
 # Debian release, from this machine's mirror. In this image, the tests build the course and run step 4 on two nodes, with a
 # stand-in for apptainer that calls Charliecloud.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load helpers
 
 # Makes the image that Apptainer would make from cpu.def, as a folder. If the mirror does not answer, the test is skipped,
@@ -11,7 +10,6 @@ load helpers
 make_image() { # SUITE MIRROR
     sed -n '/^%post/,/^%/{/^%/d;p}' "$root/containers/cpu.def" >post
     grep -q apt-get post
-    # shellcheck disable=SC2016 # expanded there
     mmdebstrap --variant=minbase --customize-hook='chroot "$1" sh -e <post' "$1" image "$2" >image.log 2>&1 3>&- &&
         return
     if grep -qE 'Could not (resolve|connect)|Unable to connect|Temporary failure' image.log; then
@@ -25,7 +23,6 @@ setup_file() {
     local suite mirror
     export WHY_NOT=''
     suite=$(sed -n 's/^From: debian:\([a-z]*\)-slim$/\1/p' "$root/containers/cpu.def")
-    # shellcheck disable=SC2016 # expanded by apt-get
     if [ -z "${TEST_CONTAINER:-}" ]; then
         WHY_NOT="takes a minute and the network: make test-container"
     elif ! command -v mmdebstrap >/dev/null || ! command -v ch-run >/dev/null; then

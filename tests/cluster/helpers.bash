@@ -1,6 +1,5 @@
 # The functions that the tests on a cluster share. setup_file calls start_cluster, setup calls enter_course, teardown calls
 # clear_cluster, and teardown_file calls stop_cluster.
-# shellcheck disable=SC2034,SC2154 # the tests use id, and ../helpers.bash sets root
 load ../helpers
 
 cluster() {
@@ -11,7 +10,7 @@ cluster() {
 start_cluster() {
     local program
     export CLUSTER_ROOT=$BATS_FILE_TMPDIR OMP_NUM_THREADS=1 WHY_NOT
-    unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT NCCL_COMM_ID NCCL_HOSTID CPU_DEVICE_CHAOS CONTAINER
+    unset NCCL_COMM_ID NCCL_HOSTID CPU_DEVICE_CHAOS CONTAINER
     WHY_NOT=$(cluster why-not)
     [ -z "$WHY_NOT" ] || return 0
     mapfile -t programs < <(cd "$root" && grep -l '^int main(' 0*/*.c)
@@ -105,7 +104,6 @@ nodes_clean() {
 one_token() {
     local node
     for node in $(nodes "$1"); do
-        # shellcheck disable=SC2016 # expanded there
         cluster exec -n "$node" sh -c 'tr "\0" "\n" <"/proc/$(pgrep -o -x train)/environ"' | grep '^MASTER_TOKEN='
     done | sort | uniq -c | tee tokens
     grep -qE '^ +2 MASTER_TOKEN=[0-9a-f]{32}$' tokens && [ "$(wc -l <tokens)" = 1 ]

@@ -2,7 +2,6 @@
 # bats file_tags=test-all
 # Tests of every file of pbs/ on the test cluster. A stand-in for qsub gives a job the same variables and files as PBS.
 # Open MPI starts its processes over ssh, as on a cluster whose Open MPI does not support PBS.
-# shellcheck disable=SC2154 # bats and helpers.bash set variables
 load helpers
 
 setup_file() {

@@ -3,7 +3,6 @@
 # Tests of the job scripts of slurm/, and of steps 4 and 5 when nodes, ranks and cables fail, under a real Slurm. Its four
 # nodes share only a folder and a network. They differ from real nodes: they share this machine's cores, the shared folder
 # does not depend on the network, and no node has a GPU.
-# shellcheck disable=SC2030,SC2031,SC2154,SC2317 # bats and helpers.bash set variables and call functions
 # shellcheck disable=SC2054 # the commas are the trainer's
 load helpers
 

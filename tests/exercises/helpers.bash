@@ -3,7 +3,6 @@
 # may follow in the same line, after " | ". TEXT is a part of what the check must print; a right answer may have none. The
 # changes are those of the first source of the exercise, if no line "file" names another one. mutants.py reads the lines
 # "equal".
-# shellcheck disable=SC2154 # ../helpers.bash sets root
 load ../helpers
 
 # The parts of a file run at the same time, and share what they do not change.
@@ -24,8 +23,6 @@ setup_file() {
 # same folder in each run, so that ccache knows its sources.
 setup() {
     cd "$root" || return
-    unset MAKEFLAGS MFLAGS MAKELEVEL
-    unset_job
     export CHAOS=1 # one seed of random delays, where an attendee's check takes three
     mine=build/test/exercises/$(basename "$BATS_TEST_FILENAME" .bats)${PART:+.${PART%/*}}
     mkdir -p "$mine"
@@ -65,7 +62,6 @@ checked() {
 
 # What the check of an exercise without an answer prints, as its README announces.
 promise_of() { # NUMBER
-    # shellcheck disable=SC2016 # the backticks are Markdown's
     sed -n 's/^\*\*First you see:\*\* `\(.*\)`$/\1/p' "$(folder_of "$1")/README.md"
 }
 

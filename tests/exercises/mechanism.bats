@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 # bats file_tags=test-all
 # What make check prints and does for all exercises alike.
-# shellcheck disable=SC2154 # helpers.bash sets root and mine
 load helpers
 
 # mine_with CODE: an answer to exercise 2.1 that runs this code in each training step.
@@ -62,7 +61,6 @@ END
     edit "$mine/train.c" 's/1\.f \/ opt/.9f \/ opt/'
     without_programs
     mkdir "$BUILD/exercises" "$BATS_TEST_TMPDIR/full"
-    # shellcheck disable=SC2016 # the other shell expands its lines
     on_small_disk "$BUILD/exercises" 128k bash -c '
         check() {
             exercises/run.sh try 1.1 "$1"

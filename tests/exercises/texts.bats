@@ -2,13 +2,11 @@
 # bats file_tags=test-all
 # The commands in the texts of the exercises run as written, in a tree like a fresh clone. Those of the folded parts need
 # debuggers, and are not run, except for those whose output is quoted (tools/author/record.py).
-# shellcheck disable=SC2154 # ../helpers.bash sets root
 load ../helpers
 
 setup() {
     cd "$BATS_TEST_TMPDIR" || return
-    unset MAKEFLAGS MFLAGS MAKELEVEL BUILD
-    unset_job
+    unset BUILD
     export DEVICE=cpu OMP_NUM_THREADS=1 NCCL_SOCKET_IFNAME=lo CPU_DEVICE_TIMEOUT=5
     export TMPDIR=$BATS_TEST_TMPDIR # ranks that the time limit kills leave their rendezvous there
 }

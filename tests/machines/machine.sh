@@ -34,7 +34,6 @@ build() {
     command -v debootstrap >/dev/null ||
         { apt-get update -qq && apt-get install -y -qq --no-install-recommends debootstrap; } >"$bare.log" 2>&1 ||
         fail "apt-get cannot install debootstrap: $(tail -n 1 "$bare.log")"
-    # shellcheck disable=SC2016 # apt-get fills it
     mirror=$(apt-get indextargets --format '$(ORIGIN) $(CODENAME) $(REPO_URI)' | sed -n "s/^$family [a-z]* //p" | head -n 1)
     http_proxy=${http_proxy:-$(apt-config dump --format '%v' Acquire::http::Proxy)}
     echo "debootstrap makes a bare $suite${arch:+ for $arch}"

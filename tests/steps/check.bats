@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # Tests of the checker of ordering (CPU_DEVICE_CHECK=1) with the steps. It finds nothing in them, and it finds planted
 # mistakes, with the places of both operations. cpu_device/tests/test_check.c has all kinds of mistakes.
-# shellcheck disable=SC2030,SC2031,SC2034,SC2086,SC2154 # bats, helpers.bash and every_step.bash set variables; lists of words
+# shellcheck disable=SC2086 # options are lists of words
 load ../helpers
 load every_step
 more_options=(--hidden "33,20,9" --batch 60 --log-every 3)

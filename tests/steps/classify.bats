@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # Tests of classify, which draws test images with a model's answers, and of the curve of the losses.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
 # images SPLIT COUNT: images of 8 x 8 pixels, of which two are white, one below the other. Their place is the label, from 0

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # A run that is stopped, killed or moved to another step continues with what it has saved, in every step. every.bats asks the
 # other questions that are the same for all steps.
-# shellcheck disable=SC2030,SC2031,SC2086,SC2154,SC2206 # bats and the loaded files set variables; lists of words
+# shellcheck disable=SC2086,SC2206 # options are lists of words
 load ../helpers
 load every_step
 load trainers

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # What every step's trainer must do: the questions are the same for all steps, and the files of the steps ask the others.
 # continue.bats asks what becomes of a run that ends early.
-# shellcheck disable=SC2030,SC2031,SC2034,SC2046,SC2086,SC2154 # bats and the loaded files set variables; lists of words
+# shellcheck disable=SC2046,SC2086 # options are lists of words
 load ../helpers
 load every_step
 load trainers

@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2030,SC2031,SC2034,SC2154 # bats and helpers.bash set variables across functions
+# shellcheck shell=bash
 # For tests that run any step on tiny images. A file can set more_options for all of its runs and more_programs, and declare
 # two functions: prepare for what all of its tests need, and adjust to change variables before each test.
 
@@ -12,7 +12,6 @@ setup_file() {
 }
 
 set_variables() {
-    unset_job
     unset NCCL_HOSTID CPU_DEVICE_CHAOS CPU_DEVICE_CHECK CPU_DEVICE_MEMORY
     export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4 OMP_NUM_THREADS=1
     set_build

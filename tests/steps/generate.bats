@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # Tests of generate: it continues a text from a snapshot of any step, whole or in shards, with the same text at each run.
-# shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 load every_step
 more_programs=(07_large_models/generate)

@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 # bats file_tags=test-all
 # The sources build for a GPU where the CUDA toolkit is installed, and they compile against the headers of an old NCCL.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
 setup() {

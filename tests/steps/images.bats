@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # Tests of images: --model cnn, --model resnet, --augment and --summary in all steps. Any number of ranks has the loss curve
 # of step 1, a residual block is one unit, and the CPU device's checker finds nothing.
-# shellcheck disable=SC2030,SC2031,SC2034,SC2086,SC2154 # bats, helpers.bash and every_step.bash set variables; lists of words
+# shellcheck disable=SC2086 # options are lists of words
 load ../helpers
 load every_step
 

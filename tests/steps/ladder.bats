@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # Tests of the ladder: each rung trains the same model, and the table says what a rung costs.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
 setup_file() {

@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 # Tests of the launcher on one node: the variables of the ranks, their output, and the end of a run. Most ranks are a few
 # lines of shell.
-# shellcheck disable=SC2016,SC2030,SC2031,SC2034,SC2154 # ranks expand their lines; bats and helpers.bash set variables
 load ../helpers
 
 setup_file() {

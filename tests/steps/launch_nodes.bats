@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # Tests of the launchers of several nodes. All of them run on this host.
-# shellcheck disable=SC2030,SC2031,SC2154,SC2317 # bats and helpers.bash set variables and call functions
 load ../helpers
 
 setup_file() {
@@ -9,7 +8,6 @@ setup_file() {
 
 setup() {
     mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return
-    unset_job
     unset NCCL_COMM_ID NCCL_HOSTID CPU_DEVICE_CHAOS SLOW
     export OMP_NUM_THREADS=1
     set_build

@@ -2,7 +2,6 @@
 # What a training step asks the device to do: kernels, products, copies, memsets, collectives, events, waits, and the MB that
 # its kernels move. A change that adds a launch or bytes to each training step changes a row; docs/language-models.md names
 # the numbers of a block.
-# shellcheck disable=SC2154 # helpers.bash sets variables
 load ../helpers
 
 setup_file() {
@@ -11,7 +10,6 @@ setup_file() {
 
 setup() {
     command -v python3 >/dev/null || skip "python3 is not installed"
-    unset_job
     set_build
 }
 

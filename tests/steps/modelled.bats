@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 # bats file_tags=test-all
 # Tests of the modelled clock with the course's programs: the same times in every run, and lost devices.
-# shellcheck disable=SC2154 # helpers.bash sets variables
 load ../helpers
 
 setup() {

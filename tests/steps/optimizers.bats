@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # Tests of the optimizers, the schedules of the learning rate, and label smoothing: the losses and rates are those of PyTorch.
 # every.bats trains with them in all steps.
-# shellcheck disable=SC2030,SC2031,SC2086,SC2154 # bats and helpers.bash set variables across functions; lists of words
+# shellcheck disable=SC2086 # options are lists of words
 load ../helpers
 load every_step
 

@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # Tests of what each program does with the files and the streams that it writes: none is lost in silence.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
 setup_file() {
@@ -11,7 +10,6 @@ setup_file() {
 
 setup() {
     mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return
-    unset_job
     export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=2 OMP_NUM_THREADS=1 TMPDIR=$BATS_TEST_TMPDIR
     set_build
     options=(--data "$BATS_FILE_TMPDIR/tiny" --hidden 8 --batch 64 --epochs 2)
@@ -51,10 +49,8 @@ on_full_disk() {
     local name
     name=$(printf 'n%.0s' {1..64})
     # Only root may write the file, and not each system has the command.
-    # shellcheck disable=SC2016 # the other shell expands them
     export rename='hostname "$0" 2>/dev/null || echo "$0" >/proc/sys/kernel/hostname'
     unshare -ru bash -c "$rename" "$name" 2>/dev/null || skip "this user may not name a host"
-    # shellcheck disable=SC2016 # variables of the other shells
     unshare -ru bash -c 'eval "$rename"
         seed='\''exec "$@" --seed $RANK'\''
         "$1"/01_single_gpu/train --data none

@@ -2,7 +2,7 @@
 # Options that work alone may fail together. Each run takes a random value of each option of step 7, which has those of all
 # steps. In 30 runs, nearly every two values meet.
 # bats file_tags=test-all
-# shellcheck disable=SC2030,SC2031,SC2034,SC2154,SC2206 # bats, helpers.bash and every_step.bash set variables; lists of words
+# shellcheck disable=SC2206 # options are lists of words
 load ../helpers
 load every_step
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # Tests of step 8: a pipeline computes the same bits as one rank of step 7 that adds up as many parts of a batch, and its
 # costs are those of the formulas. every.bats asks what all steps must do.
-# shellcheck disable=SC2030,SC2031,SC2034,SC2046,SC2086,SC2154,SC2206 # bats, helpers.bash and every_step.bash set variables; lists of words
+# shellcheck disable=SC2046,SC2086,SC2206 # options are lists of words
 load ../helpers
 load every_step
 more_options=(--lr 0.01 --epochs 2)

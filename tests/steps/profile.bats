@@ -3,7 +3,6 @@
 # the comments compute the timelines: a product takes 100 us, an all-reduce of two ranks 141.2 us, and an all-gather or a
 # reduce-scatter 75 us (cpu_device/src/gpu_collectives.c: 6.6 us and 0.18 times the latency of each step). The model has three
 # layers, so forward takes 300 us, and backward 200 + 200 + 100.
-# shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 load every_step
 

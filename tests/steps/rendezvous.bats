@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 # Tests of the rendezvous of step 4's ranks over TCP: in any order, among strangers that send anything or nothing, and with
 # errors. They use the loopback interface of this host; the tests in tests/cluster use several nodes.
-# shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 load every_step
 

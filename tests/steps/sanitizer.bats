@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # NVIDIA's compute-sanitizer looks for mistakes of the course's kernels on a GPU.
-# shellcheck disable=SC2154 # bats and helpers.bash set variables
 load ../helpers
 
 setup() {

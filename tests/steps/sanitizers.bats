@@ -2,7 +2,6 @@
 # bats file_tags=test-all
 # Trainers and unit tests under AddressSanitizer with UBSan, and under ThreadSanitizer, with random delays of every operation.
 # Two threads share each kernel, even on one core.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
 setup() {
@@ -30,7 +29,6 @@ clean() {
     [ "$(find . -name 'shards.*of3' | wc -l)" = 3 ]
     clean "${launch[@]}" 2 "${step7[@]}" --epochs 2 --strategy grad --precision bf16 --save full
     grep -q 'resumed .* 1 epoch ' log
-    # shellcheck disable=SC2016 # expanded by the ranks
     clean "${launch[@]}" 2 --log-dir logs --max-restarts 2 sh -c 'seq 30000; seq 30000 >&2
         printf unfinished; yes | tr -d "\n" | head -c 200000; [ $TORCHELASTIC_RESTART_COUNT = 2 ] || exit 3'
 }

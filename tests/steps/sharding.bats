@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # Tests of the trainers of steps 5 and 7: with every strategy and option, they have the loss curve of step 1, and their
 # memory and traffic are what they print.
-# shellcheck disable=SC2030,SC2031,SC2034,SC2086,SC2154 # bats, helpers.bash and every_step.bash set variables; lists of words
+# shellcheck disable=SC2086 # options are lists of words
 load ../helpers
 load every_step
 # No unit of this model divides into 4 shards.

@@ -2,7 +2,7 @@
 # Tests of the snapshots of steps 5 and 7: any number of ranks and any step loads shards with the same bits, and after any
 # failure of a rank or a disk, the run can continue from a snapshot. Step 7 saves the
 # same bytes as step 5, unless an option asks for something else.
-# shellcheck disable=SC2030,SC2031,SC2034,SC2046,SC2086,SC2154,SC2206,SC2317 # bats, helpers.bash and every_step.bash set variables; lists of words
+# shellcheck disable=SC2046,SC2086,SC2206 # options are lists of words
 load ../helpers
 load every_step
 more_options=(--hidden "9,3,7" --optimizer adam --epochs 3 --log-every 100) # four units, with padding at 2, 3 and 4 ranks

@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # Tests of step 1 as a user sees it: its results, its output, its files and its exit codes.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
 setup_file() {

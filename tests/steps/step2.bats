@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # Tests of step 2: a job of several processes begins and ends correctly.
-# shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats, helpers.bash and every_step.bash set variables across functions
 load ../helpers
 load every_step
 

@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 # Tests of step 3's trainer: it finds its place under any launcher, a run continues after any failure of a rank, and
 # a signal stops it.
-# shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats, helpers.bash and every_step.bash set variables across functions
 load ../helpers
 load every_step
 
@@ -17,7 +16,6 @@ prepare() {
 # by_hand RANKS VARIABLES COMMAND...: starts these ranks at the same time. In VARIABLES, % stands for the rank. Writes the
 # output to out.RANK and err.RANK, and the exit code to code.RANK.
 by_hand() {
-    # shellcheck disable=SC2016 # expanded there
     timeout 60 bash -c '
         for rank in $1; do
             env ${2//%/$rank} "${@:3}" >out.$rank 2>err.$rank &
@@ -125,7 +123,6 @@ END
     few=("$three" "${options[@]}" --join-timeout 1)
     # as WORLD RANK...: the ranks of processes 0, 1 and so on.
     as() {
-        # shellcheck disable=SC2016
         by_hand "$(seq -s ' ' 0 $(($# - 2)))" "PROCESS=%" bash -c 'ranks=('"${*:2}"')
             RANK=${ranks[PROCESS]} LOCAL_RANK=${ranks[PROCESS]} WORLD_SIZE='"$1"' TORCHELASTIC_RUN_ID=same exec "$@"' \
             - "${few[@]}"
@@ -147,7 +144,6 @@ export CUDA_VISIBLE_DEVICES=\$(eval echo "\$VISIBLE")
 exec ${three@Q} "\$@"
 END
     chmod +x sees
-    # shellcheck disable=SC2016 # expanded there
     for visible in '$((3 - LOCAL_RANK))' '3,1,2,0'; do
         rm -f got
         VISIBLE=$visible program=./sees train 3 3 --snapshot got

@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 # Tests of step 4's trainer: no rank waits forever for a dead, stuck or late rank, or prints or saves anything after it has
 # given up.
-# shellcheck disable=SC2030,SC2031,SC2034,SC2154,SC2317 # bats, helpers.bash and every_step.bash set variables and call functions
 load ../helpers
 load every_step
 

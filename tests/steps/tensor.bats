@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # Tests of step 9: parts of a model, in any layout of parts, stages and replicas, compute the losses and the gradients of
 # step 1, and their costs are those of the formulas. every.bats asks what all steps must do.
-# shellcheck disable=SC2030,SC2031,SC2034,SC2046,SC2086,SC2154,SC2206 # bats, helpers.bash and every_step.bash set variables; lists of words
+# shellcheck disable=SC2046,SC2086,SC2206 # options are lists of words
 load ../helpers
 load every_step
 more_options=(--lr 0.01 --hidden "32,22,16")

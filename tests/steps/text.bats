@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # Tests of a text as data: the lines and the CSV file that users see, the text of the course, snapshots, and several ranks.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 load every_step
 

@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 # bats file_tags=test-all
 # Models against those of PyTorch.
-# shellcheck disable=SC2154 # helpers.bash sets variables
 load ../helpers
 
 setup_file() {
@@ -12,7 +11,6 @@ setup_file() {
 
 setup() {
     mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return
-    unset_job
     export CPU_DEVICES=1 OMP_NUM_THREADS=1 TMPDIR=$BATS_TEST_TMPDIR
     [ -z "$torch_is_missing" ] || skip "/usr/bin/python3 has no PyTorch: $torch_is_missing"
     scripts=$BATS_TEST_DIRNAME/torch_models

@@ -2,7 +2,6 @@
 # bats file_tags=test-all
 # Other launchers start our trainer, and our launcher starts other programs. The tests use the installed torchrun, PyTorch
 # DDP, Open MPI and MPICH, and skip those that are missing.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
 setup_file() {
@@ -19,7 +18,6 @@ setup_file() {
 
 setup() {
     mkdir -p "$BATS_TEST_TMPDIR/work" "$BATS_TEST_TMPDIR/tmp" && cd "$BATS_TEST_TMPDIR/work" || return
-    unset_job
     export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=4 OMP_NUM_THREADS=1 TMPDIR=$BATS_TEST_TMPDIR/tmp
     export PYTHONDONTWRITEBYTECODE=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     build=${TRAIN%/01_single_gpu/train}

@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2034 # used by the files that load this one
+# shellcheck shell=bash
 # For tests that ask each step's trainer the same questions. A file loads it after every_step.
 more_options=(--lr 0.01)
 same_bits="2 3 4"    # with the same number of ranks, they compute the same bits

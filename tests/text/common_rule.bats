@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # Tests of the sources as text: which folder may include or mention what, what programs link, and the format.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
 setup() {

@@ -1,12 +1,11 @@
 #!/usr/bin/env bats
 # Tests of tools/diff_steps.sh, which shows the changes from step to step, and tools/author/diffstat.sh, which measures them.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
 setup() {
     cd "$BATS_TEST_TMPDIR" || return
     run ! git rev-parse # a downloaded tarball is no checkout
-    unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE
+    unset DEVICE
     diffstat=$root/tools/author/diffstat.sh diff_steps=$root/tools/diff_steps.sh
     mkdir 01_one 02_two
     cat >01_one/train.c <<'END'

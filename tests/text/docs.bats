@@ -1,14 +1,12 @@
 #!/usr/bin/env bats
 # Tests of the texts that are made from the repository: tools/author/render.py fills their marked blocks and finds nothing to
 # change, and tools/author/record.py compares what they quote. Both report what is stale or unknown.
-# shellcheck disable=SC2154 # helpers.bash and bats set variables
 load ../helpers
 
 setup() {
     command -v python3 >/dev/null || skip "python3 is not installed"
     render=$root/tools/author/render.py record=$root/tools/author/record.py
-    unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE
-    unset_job
+    unset DEVICE
 }
 
 @test "every marked block holds what the repository contains now" {

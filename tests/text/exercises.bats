@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # Tests of the texts of the exercises: each is complete and can be made from the steps. tests/exercises runs them.
-# shellcheck disable=SC2154 # helpers.bash sets root
 load ../helpers
 
 setup() {
@@ -78,7 +77,6 @@ missing() {
 @test "a README is a path: exercises in order, what answers them after them, and the first own line within three minutes" {
     local readmes readme
     mapfile -t readmes < <(grep -l '^## Read it' 0*/README.md)
-    # shellcheck disable=SC2016 # the dollars are those of awk
     awk '
         function complain(text) { print FILENAME ", line " FNR ": " text; failed = 1 }
         function write(folder,   line, word, file) {

@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 # Tests of the figures in docs/figures: they are what their sources draw, each text can be read, and their numbers are those
 # of the programs.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
 # These pictures come from other tools: docs/seeing.md and docs/convolution.md say which.
@@ -32,7 +31,6 @@ setup() {
 @test "the memory of a rank in strategies.svg is what step 7 computes" {
     need_train 03_multigpu_launcher/launch 07_large_models/train
     local build=${TRAIN%/*/*} strategy wanted found
-    unset_job
     tiny_data data
     # The model has two layers, so two units, which are gathered at the same time.
     for strategy in none grad full; do
@@ -76,7 +74,6 @@ END
 
 @test "efficiency.svg shows what a rehearsal computes" {
     need_train 03_multigpu_launcher/launch 07_large_models/train
-    unset_job
     unset CPU_DEVICE_MODEL
     for scaling in weak strong; do
         options=(--gpus "1,2,8")
@@ -89,7 +86,6 @@ END
 
 @test "the bars of sessions 4 and 5 show what steps 7 to 9 model" {
     need_train 03_multigpu_launcher/launch 07_large_models/train 08_pipeline/train 09_tensor/train
-    unset_job
     ln -s "$root/docs" "${TRAIN%/*/*}"/{03_multigpu_launcher,07_large_models,08_pipeline,09_tensor} .
     for figure in hiding:large mixtures:mixtures stage-memory:stage-memory; do
         sed -n '/These commands wrote/,/^"""$/{ /^"""$/!p; }' "docs/figures/${figure%:*}.py" | sed 1,2d >commands

@@ -1,11 +1,9 @@
 #!/usr/bin/env bats
 # Tests of the job scripts without a cluster.
-# shellcheck disable=SC2154 # helpers.bash sets root
 load ../helpers
 
 @test "a job script that is started with bash or sh outside a job names the right command" {
     cd "$root" || return
-    unset_job
     local script here shell
     for script in slurm/*.sbatch; do
         here=$(basename "$script" .sbatch)
@@ -39,10 +37,8 @@ delivered() { # SIGUSR1, to the job
     ! (((0x$(sed -n 's/^ShdPnd:\t//p' "/proc/$pid/status") >> 9) & 1))
 }
 
-# shellcheck disable=SC2016 # variables of the scripts
 @test "a chain that gets its signal twice passes it on once, and is queued again when its ranks have saved" {
     cd "$BATS_TEST_TMPDIR" || return
-    unset_job
     ln -s "$root/slurm" .
     printf '%s\n' '#!/bin/bash' 'trap "echo told >>told" USR1; : >ready' \
         'until [ -e end ]; do sleep 0.05; done; echo saved >>order' >srun

@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # Tests of exercises/messages.h, the messages that checks, tests and texts call by a name.
-# shellcheck disable=SC2154 # helpers.bash sets root and messages
 load ../helpers
 
 setup() {

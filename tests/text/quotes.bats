@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # 3 parts
-# shellcheck disable=SC2154 # helpers.bash sets root
 load ../helpers
 
 @test "what a text quotes is what its commands print" {
@@ -10,7 +9,6 @@ load ../helpers
         06_allreduce_demo/allreduce 07_large_models/train 08_pipeline/train 09_tensor/train
     [ -d "$root/data/mnist" ] || skip "no MNIST: make data fetches it"
     cd "$root" || return
-    unset_job
     local part=${PART:-1/1} texts
     mapfile -t texts < <(grep -lE '^ *```output|^<!-- draws' README.md 0*/README.md docs/{,slides/}*.md |
         awk -v part="${part%/*}" -v parts="${part#*/}" '(NR - part) % parts == 0')

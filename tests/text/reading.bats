@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # Tests of tools/author/reading.sh, which counts the lines that readers of a step must read, and of the lists in the READMEs.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
 setup() {

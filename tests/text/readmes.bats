@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 # Tests of the commands in the READMEs, guides and slides. Commands of the course's own programs run here on tiny images.
 # quotes.bats runs those whose output is quoted, and texts.py looks up the targets of make.
-# shellcheck disable=SC2016,SC2030,SC2031,SC2154 # sh expands what is quoted; bats and helpers.bash set variables
 load ../helpers
 
 setup_file() {
@@ -32,7 +31,6 @@ done
 $(command -v make) --no-print-directory -C "$root" -n "\$@" DEVICE=cpu BUILD=build/test >made
 grep '^0[1-9]_' made | grep -v classify | bash -e || [ \${PIPESTATUS[0]} = 1 ]
 END
-    # shellcheck disable=SC2016 # the script's own $1
     printf '#!/bin/sh\n[ -f "%s/$1" ]\n' "$root" | tee bin/qsub >bin/sbatch # which are tested elsewhere
     printf '#!/bin/sh\n' | tee bin/squeue >bin/apptainer
     printf '#!/bin/sh\n' >tools/doctor.sh # tested elsewhere, too
@@ -41,8 +39,7 @@ END
 
 setup() {
     cd "$BATS_FILE_TMPDIR" || return
-    unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE
-    unset_job
+    unset DEVICE
     export NCCL_SOCKET_IFNAME=lo OMP_NUM_THREADS=1 PATH=$PWD/bin:$PATH
     texts=("$root"/README.md "$root"/0*/README.md "$root"/docs/{,slides/}*.md)
 }

@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # Tests of make site in Chromium. The slides have tests of their own, so empty files stand for them.
-# shellcheck disable=SC2154 # helpers.bash sets root
 # bats file_tags=test-all
 load ../helpers
 

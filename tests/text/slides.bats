@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # Tests of the slides in docs/slides: their numbers are those that the deck shows, and the PDF files show all of their text.
-# shellcheck disable=SC2154 # helpers.bash sets root
 load ../helpers
 
 setup() {

@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 # Tests of what the texts name: texts.py reads all of them once, and finds links, names, options and targets of make that
 # do not exist. other_names.txt lists names of other programs. Tables of variables are also checked here.
-# shellcheck disable=SC2016,SC2154 # Markdown's backticks; helpers.bash sets root
 load ../helpers
 
 setup() {

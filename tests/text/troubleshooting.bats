@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 # Tests of docs/troubleshooting.md, and of what other guides say about messages: those of the course are in its sources, and
 # those of NCCL, CUDA and Slurm in their libraries. The commands below provoke the messages that are marked as tested.
-# shellcheck disable=SC2016,SC2030,SC2031,SC2154 # Markdown's backticks; bats and helpers.bash set variables
 load ../helpers
 
 setup_file() {
@@ -17,8 +16,6 @@ setup_file() {
 setup() {
     page=$root/docs/troubleshooting.md
     cd "$BATS_FILE_TMPDIR" || return
-    unset MAKEFLAGS MFLAGS MAKELEVEL
-    unset_job
     export NCCL_SOCKET_IFNAME=lo OMP_NUM_THREADS=1 CPU_DEVICES=2
 }
 

@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # Tests of the notebook of docs/where.md: its commands are those of the texts, which readmes.bats runs.
-# shellcheck disable=SC2154 # helpers.bash sets root
 load ../helpers
 
 @test "the notebook has only commands of the texts, and no outputs" {

@@ -1,12 +1,11 @@
 #!/usr/bin/env bats
 # Tests of the Makefile in copies of the tree: building, rebuilding, cleaning and messages. The folder has a name such as people
 # give, with signs that have a meaning for make or the shell.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
 # Builds step 1 once for all tests.
 setup_file() {
-    unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD
+    unset DEVICE CC CFLAGS BUILD
     export tree="Jörg's tree, 100% \$5 #1: a"
     copy_tree "$BATS_FILE_TMPDIR/$tree"
     make -s -C "$BATS_FILE_TMPDIR/$tree" -j2 DEVICE=cpu step1
@@ -17,7 +16,7 @@ setup() {
     cp -a "$BATS_FILE_TMPDIR/$tree" "$BATS_TEST_TMPDIR"
     cd "$BATS_TEST_TMPDIR/$tree" || return
     # The tests inherit nothing from a make that runs them but the flags of tests/run.sh, whose objects ccache knows.
-    unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD MNIST_MIRROR
+    unset DEVICE CC CFLAGS BUILD MNIST_MIRROR
     nvcc=$(ls "$root/build/toolkit/bin/nvcc" 2>/dev/null || true)
 }
 
@@ -168,7 +167,6 @@ on_cpu_device() { # COMMAND...: it runs there, and says once why
     kernels=("${kernels[@]/#/build/other/}") kernels=("${kernels[@]/%.c/.o}")
     make -s -j2 CC=./other DEVICE=cpu BUILD=build/other "${kernels[@]}"
     [ "$(uname -m)" = x86_64 ] || skip "AVX2 is for x86-64"
-    # shellcheck disable=SC2016 # awk expands it
     run -0 awk '/^[0-9a-f]+ </ { name = $2 } /%ymm/ { print name }' <(objdump -d "${kernels[@]}")
     grep -q '^<run_sgd_step.avx2' <<<"$output"
     run ! grep -v avx2 <<<"$output"

@@ -1,11 +1,10 @@
 #!/usr/bin/env bats
 # Tests of make check-gpu in copies of the tree: a run on the CPU device with few tests, and machines that it refuses.
-# shellcheck disable=SC2154 # bats and helpers.bash set variables
 load ../helpers
 
 setup() {
     # The tests inherit nothing from a make that runs them but the flags of tests/run.sh, whose objects ccache knows.
-    unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD LEVEL
+    unset DEVICE CC CFLAGS BUILD LEVEL
     copy_tree "$BATS_TEST_TMPDIR/tree" && cd "$BATS_TEST_TMPDIR/tree" || return
 }
 
@@ -29,7 +28,6 @@ setup() {
 
 @test "without a GPU, and with one that allows one process, a line says what to do" {
     mkdir bin
-    # shellcheck disable=SC2016 # the program gets its values from the environment
     printf '#!/bin/sh\n[ "$1" = -L ] && echo "$GPUS" || echo "$MODE"\n' >bin/nvidia-smi
     chmod +x bin/nvidia-smi
     export PATH=$PWD/bin:$PATH

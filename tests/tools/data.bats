@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 # Tests of tools/data.sh with folders in place of the mirrors, so they need no network. The files are made up, and a copy of
 # data.sh has their sums.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
 setup() {

@@ -1,21 +1,18 @@
 #!/usr/bin/env bats
 # Tests of tools/deps.sh and the make targets that call it, with missing packages: as root, with sudo and with neither.
 # apt-get, sudo and id are stand-ins, so no test installs anything.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
 setup() {
     copy_tree "$BATS_TEST_TMPDIR/tree"
     cd "$BATS_TEST_TMPDIR/tree" || return
-    unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD WERROR
+    unset DEVICE CC CFLAGS BUILD WERROR
     mkdir "$BATS_TEST_TMPDIR/bin"
     ln -s /usr/bin/* "$BATS_TEST_TMPDIR/bin"
     PATH=$BATS_TEST_TMPDIR/bin
-    unset_job
     (cd "$PATH" && rm -f cppcheck clang-format g++ sbatch qsub bsub)
     stand_in ccache 'exit 1'
     stand_in apt-cache 'printf "%s\n" "Size: 5000000" "Installed-Size: 7000"'
-    # shellcheck disable=SC2016 # expanded there
     stand_in apt-get 'echo "apt-get $*" >>calls
 case "$*" in
 *update*) echo "Hit:1 http://mirror" ;;
@@ -56,7 +53,6 @@ calls() { # PATTERN: how many there were of apt-get
     for user in 0 1000; do
         rm -f calls
         stand_in id "echo $user"
-        # shellcheck disable=SC2016 # expanded there
         stand_in sudo '[ "$1" = -n ] && shift || echo sudo >>calls; exec "$@"'
         run --separate-stderr tools/deps.sh lint </dev/null
         # deps.sh notices that the stand-in installed nothing.
@@ -74,7 +70,6 @@ calls() { # PATTERN: how many there were of apt-get
     local cluster
     need_terminal
     stand_in id 'echo 1000'
-    # shellcheck disable=SC2016 # expanded there
     stand_in sudo 'echo sudo >>calls; [ "$1" = -v ] || [ "$1" = -n ] || exec "$@"'
     run script -qec 'tools/deps.sh lint' /dev/null <<<n
     [[ $output == *'Install clang-format cppcheck with sudo? [y/N]'*'error: missing packages'* ]]

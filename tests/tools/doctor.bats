@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 # Tests of tools/doctor.sh on a simulated machine. PATH holds stand-ins for programs. By default, the machine is a healthy
 # node of a cluster. Each row of a table says what is missing or wrong, and which line the doctor must print.
-# shellcheck disable=SC2016,SC2030,SC2031,SC2154 # stand-ins expand their lines; bats and helpers.bash set variables across functions
 load ../helpers
 
 needed='awk basename bash cat chmod cut df dirname env grep head ldd ls make mktemp nproc paste readlink rm sed sleep sort

@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # Tests of tools/formulas.py: its values are those that the programs print, and those that others have published.
-# shellcheck disable=SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
 setup_file() {
@@ -11,7 +10,6 @@ setup_file() {
 setup() {
     command -v python3 >/dev/null || skip "python3 is not installed"
     cd "$BATS_TEST_TMPDIR" || return
-    unset_job
     build=${TRAIN%/*/*}
 }
 
@@ -54,7 +52,6 @@ row() {
 costs() {
     local units='mlp_layers(784, 33, 50, 10)' options precision=fp32
     [ "$3" = 0 ] || precision=bf16
-    # shellcheck disable=SC2016 # for the shell of each rank
     CPU_DEVICE_TOPOLOGY=2x2 "$build/03_multigpu_launcher/launch" --nproc-per-node 4 sh -c '
         first=$((RANK / 2 * 2))
         export LOCAL_RANK=$((RANK % 2)) LOCAL_WORLD_SIZE=2 CUDA_VISIBLE_DEVICES=$first,$((first + 1))

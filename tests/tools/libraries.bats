@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 # Tests of tools/find_libs.sh with simulated toolkits of four headers and four libraries, in the folder layouts of module
 # systems, conda-forge and NVIDIA's HPC SDK. Also a test of make, which stores the results of the script.
-# shellcheck disable=SC2016,SC2030,SC2031,SC2154 # the stand-in expands its line; bats and helpers.bash set variables across functions
 load ../helpers
 
 setup() {
@@ -10,7 +9,7 @@ setup() {
     cp "$root"/tools/{begin,find_libs}.sh .
     edit find_libs.sh 's|/usr/local/cuda|/none|'
     unset "${!CUDA@}" "${!NCCL@}" "${!NVHPC@}" "${!EBROOT@}" "${!CONDA@}" "${!OPENBLAS@}" NVCC CC CPATH LIBRARY_PATH
-    unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CFLAGS BUILD WERROR ARCH
+    unset DEVICE CFLAGS BUILD WERROR ARCH
 }
 
 library() { # NAME INCLUDE LIB: its header, and a library that defines the function which the script asks for

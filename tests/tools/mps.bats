@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # tools/mps.sh with a stand-in for NVIDIA's control program, which keeps the file that the real one makes.
-# shellcheck disable=SC2016,SC2154 # the command expands its line; helpers.bash sets root
 load ../helpers
 
 @test "MPS is on while the command runs, the exit code is that of the command, and without MPS nothing runs" {

@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # Tests of tools/on_paper.py: rows that were also computed by hand.
-# shellcheck disable=SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
 setup() {

@@ -1,12 +1,11 @@
 #!/usr/bin/env bats
 # bats file_tags=test-all
 # The banner names the library of the CPU device's matrix products, and says when OpenBLAS took slow kernels.
-# shellcheck disable=SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
 setup() {
     cd "$root" || return
-    unset OPENBLAS_CORETYPE PRODUCTS MAKEFLAGS MFLAGS MAKELEVEL
+    unset OPENBLAS_CORETYPE PRODUCTS
 }
 
 banner() { # PROGRAM

@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # Tests of tools/rehearse.py, which times runs on modelled GPUs.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
 setup_file() {
@@ -10,7 +9,6 @@ setup_file() {
 setup() {
     command -v python3 >/dev/null || skip "python3 is not installed"
     cd "$BATS_TEST_TMPDIR" || return
-    unset_job
     unset CPU_DEVICE_MODEL
     build=${TRAIN%/*/*}
 }

@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
 # Tests of tools/author/spread.sh, which makes a change of one step in the steps that extend it. They change a copy of the steps.
-# shellcheck disable=SC2154 # bats and helpers.bash set variables
 load ../helpers
 
 setup() {

@@ -2,11 +2,10 @@
 # Tests of targets that make lists, in a tree like a fresh clone: without data/, links, libraries and programs. Only the
 # objects are there, because compiling them again for each target would show nothing new. The flags are those of tests/run.sh,
 # whose objects ccache knows.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
 setup_file() {
-    unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD
+    unset DEVICE CC CFLAGS BUILD
     copy_tree "$BATS_FILE_TMPDIR/tree"
     cd "$BATS_FILE_TMPDIR/tree" || return
     make -s -j2 DEVICE=cpu programs
@@ -16,8 +15,7 @@ setup_file() {
 
 setup() {
     cd "$BATS_TEST_TMPDIR" || return
-    unset MAKEFLAGS MFLAGS MAKELEVEL DEVICE CC CFLAGS BUILD MNIST_MIRROR
-    unset_job
+    unset DEVICE CC CFLAGS BUILD MNIST_MIRROR
 }
 
 # fresh TARGET [VARIABLE=VALUE...]: make runs the target in a fresh tree, for the CPU device.
@@ -72,7 +70,6 @@ says() { # TEXT...
 }
 
 @test "make profile-stepN runs the programs with nsys, and says in one line where it is missing" {
-    # shellcheck disable=SC2016 # expanded there
     printf '#!/bin/bash\necho "nsys: $*"\nwhile [[ $1 == -* || $1 == profile ]]; do shift; done\nexec "$@"\n' >nsys
     chmod +x nsys
     CPU_DEVICES=2 PATH=$PWD:$PATH fresh "profile-step2" ARGS='--hidden 8'

@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 # Tests of tools/trace.py on small traces written by hand, whose times are worked out in the comments. Times are in
 # microseconds, as in the files; the tables show ms.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats and helpers.bash set variables across functions
 load ../helpers
 
 setup() {
