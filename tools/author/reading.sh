@@ -32,10 +32,8 @@ first='
 5|changes|diff45|the shards replace the parameters of the trainer
 5|05_fsdp/fsdp.c|comm_waits,start_gather,fsdp_gather,fsdp_scatter|gather and scatter
 6|06_allreduce_demo/allreduce.c|gather_broadcast,ring,scatter_gather,expected,compare_by_hand,measure|all-reduce by hand, checked and timed
-7|changes|diff57|what each option adds to the training loop
+7|07_large_models/train.c|forward,backward,clip_gradients,train_step|the training loop, with all options
 7|07_large_models/units.h|all|units of layers and groups of ranks
-7|07_large_models/units.c|all|which rank stores which part, and gathering in bfloat16
-7|07_large_models/saving.c|all|one file from many shards
 8|08_pipeline/pipeline.h|all|what a stage stores, and what it sends
 8|changes|diff48|a stage computes micro-batches, in three loops
 8|08_pipeline/pipeline.c|cut_layers,count_forwards,divide_layers,exchange|how the model is cut, how many forwards come first, and how two stages exchange values
@@ -57,6 +55,9 @@ second='
 4|04_multinode/launch.c|count_nodes,order_next_attempt,decide|how the launchers of several nodes agree
 5|05_fsdp/fsdp.h|all|what a rank stores, and what it can ask for
 5|05_fsdp/fsdp.c|fsdp_build,fsdp_join,fsdp_allocate,fsdp_initialise,fsdp_finish,fsdp_save|divide, allocate and save
+7|changes|diff57|what each option adds
+7|07_large_models/units.c|all|which rank stores which shard, and gathering in bfloat16
+7|07_large_models/saving.c|all|one file from many shards
 '
 entries=$first$second
 
