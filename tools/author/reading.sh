@@ -18,8 +18,6 @@ first='
 1|common/layers/dense.c|dense_forward,dense_backward|one layer; `matmul` is one call of cuBLAS
 1|common/snapshots/snapshot.h|all|what a snapshot holds
 2|changes|diff12|ranks, the all-reduce, which rank saves, and when all stop
-2|02_multigpu_fork/ranks.h|all|the contract of the next file
-2|02_multigpu_fork/ranks.c|start_ranks,wait_for_ranks,report_end|one process per GPU, from start to end
 2|02_multigpu_fork/meet_by_memory.c|all|the ranks get the id from rank 0
 3|changes|diff23|a rank finds its place
 3|03_multigpu_launcher/environment.h|all|what a rank knows about itself
@@ -45,6 +43,8 @@ first='
 '
 # shellcheck disable=SC2016
 second='
+2|02_multigpu_fork/ranks.h|all|the contract of the next file
+2|02_multigpu_fork/ranks.c|start_ranks,wait_for_ranks,report_end|one process per GPU, from start to end
 3|03_multigpu_launcher/meet_by_file.c|all|the ranks get the id from rank 0
 3|03_multigpu_launcher/local_ranks.h|all|what the launcher can do with its ranks
 3|03_multigpu_launcher/local_ranks.c|become_program,start_local_ranks,stop_local_ranks,check_local_ranks|all ranks start and end
