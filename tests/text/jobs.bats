@@ -33,6 +33,18 @@ load ../helpers
     fails 2 "sbatch slurm/step1.sbatch on a cluster" env SLURM_JOB_ID=7 PATH=/none "$BASH" slurm/step1.sbatch
 }
 
+@test "the ranks of step 9's job scripts sum shares of matrices in each stage" {
+    need_train 03_multigpu_launcher/launch 09_tensor/train
+    local build=${TRAIN%/*/*} script options
+    cd "$BATS_TEST_TMPDIR" || return
+    for script in slurm/step9.sbatch pbs/step9.pbs; do
+        read -ra options <<<"$(sed -n 's/.*09_tensor\/train \(.*\) ".*/\1/p' "$root/$script")"
+        CPU_DEVICES=4 "$build/03_multigpu_launcher/launch" --nproc-per-node 4 "$build/09_tensor/train" --tensor 2 --stages 2 \
+            --data blank:128 "${options[@]}" --max-steps 1 | tee out
+        grep -qE 'parts / step +[1-9]' out
+    done
+}
+
 delivered() { # SIGUSR1, to the job
     ! (((0x$(sed -n 's/^ShdPnd:\t//p' "/proc/$pid/status") >> 9) & 1))
 }
