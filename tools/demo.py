@@ -16,7 +16,7 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "author
 import files  # noqa: E402
 from drawing import COMMUNICATE, COMPUTE, COPY, FOURTH, HOST, UPDATE, WIDTH, points_on  # noqa: E402
 from record import FIGURES, NOTES, copy_of_steps, is_dots, same_words  # noqa: E402
-from render import ROOT, VALUE  # noqa: E402
+from render import ROOT  # noqa: E402
 from slides import BadDeck, decks, drawn  # noqa: E402
 
 
@@ -128,12 +128,12 @@ def main():
     shown = {deck.address(slide): slide for deck in decks() for slide in deck.slides if slide.quotes()}
     if not options.slide:
         for address, slide in shown.items():
-            print(f"make demo S={address:<5} {VALUE.sub(lambda value: value[2], slide.title)}")
+            print(f"make demo S={address:<5} {slide.title}")
         return
     if options.slide not in shown:
         sys.exit(f"error: there is no slide {options.slide} with commands; make demo lists them")
     slide = shown[options.slide]
-    print(f"Slide {options.slide}: {VALUE.sub(lambda value: value[2], slide.title)}\n", flush=True)
+    print(f"Slide {options.slide}: {slide.title}\n", flush=True)
     if not options.programs:
         build("".join(quote.commands for quote in slide.quotes()))
     folder = os.path.join(ROOT, "build", "demo", options.slide)

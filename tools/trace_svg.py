@@ -7,9 +7,9 @@ import sys
 from xml.sax.saxutils import escape, quoteattr
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "author"))
-from drawing import FONT, measure  # noqa: E402
+from drawing import FONT, WIDTH as SHOWN, measure  # noqa: E402
 
-WIDTH, LEFT, RIGHT = 1280, 132, 24
+WIDTH, LEFT, RIGHT = 900, 132, 24
 ROW, GAP, RANK_GAP = 38, 4, 16  # heights
 TOP, AXIS, LEGEND = 88, 58, 40
 SIZE = 15  # of labels
@@ -204,7 +204,7 @@ def draw_rows(picture, ranks):
             y = picture.y[rank.number, row]
             picture.add(f'<rect x="{LEFT}" y="{y}" width="{picture.width - LEFT - RIGHT}" height="{ROW}" fill="#F4F4F4"/>')
             picture.text(LEFT - 10, y + (ROW - 6 if len(rows) == 1 else ROW / 2 + 5), rank.row_names.get(row, f"stream {row}"),
-                         size=13, anchor="end")
+                         anchor="end")
 
 
 def draw_steps(picture, ranks, boundaries):
@@ -237,7 +237,7 @@ def draw_legend(picture, arrows):
     return y + LEGEND - 20
 
 
-HEAD = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"
+HEAD = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{shown}" height="{tall}"
  font-family={font} role="img">
 <title>{title}</title>
 {definitions}
@@ -292,5 +292,5 @@ def draw(run, ranks, windows, boundaries, arrivals):
     picture.text(12, 34, title, size=22, more=' font-weight="bold"')
     picture.elements.insert(0, picture.elements.pop())  # readers of the text meet the title first
     height = draw_legend(picture, arrows)
-    head = HEAD.format(width=WIDTH, height=height, font=quoteattr(FONT), title=escape(title), definitions=DEFINITIONS)
+    head = HEAD.format(width=WIDTH, height=height, shown=SHOWN, tall=round(height * SHOWN / WIDTH), font=quoteattr(FONT), title=escape(title), definitions=DEFINITIONS)
     return head + "\n".join(picture.elements) + "\n</svg>\n"

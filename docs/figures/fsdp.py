@@ -1,14 +1,16 @@
 """A training step of step 5 without prefetch: what two ranks hold of layers A and B (05_fsdp/fsdp.c). Session 4 shows some
-frames larger, each with the memory of a rank until then, in layers and without the optimizer."""
+frames larger, each with the memory of a rank until then, in halves of a layer and without the optimizer."""
 import json
 
-from drawing import COMMUNICATE, COMPUTE, COPY, HOST, PLAIN, UPDATE, Figure, read
+from drawing import COMMUNICATE, COMPUTE, HOST, PLAIN, UPDATE, WHITE, Colour, Figure, read
 
-# The frames, which the web site also shows: the name, the layer in the buffer (g: its gradients), and the summed gradients.
-FRAMES = json.loads(read("docs/figures/fsdp.json"))
+# The web site shows the same. A kind: the colour, that of its letters, and what it is. A frame: the name, the layer in the buffer
+# (g: its gradients), and the summed gradients.
+FILM = json.loads(read("docs/figures/fsdp.json"))
+FRAMES, KINDS = FILM["frames"], {name: Colour(line, WHITE, letters) for name, (line, letters, _) in FILM["kinds"].items()}
 COLOURS = {"gather": COMMUNICATE, "scatter": COMMUNICATE, "forward": COMPUTE, "backward": COMPUTE, "free": HOST, "update": UPDATE}
 RANKS, FRAME, CELL, HEIGHT, BETWEEN = 2, 147, 40, 86, 26
-LEFT, PITCH, BOTTOM, LAYER = 60, 75, 468, 44  # of the chart of a rank's memory: a bar for each frame, and a layer's height
+LEFT, PITCH, BOTTOM, HALF, WHOLE = 60, 75, 468, 22, 8  # of the chart of a rank's memory: a bar for each frame, and a half's height
 
 
 def name_of(f, x, y, width, name):
@@ -17,17 +19,19 @@ def name_of(f, x, y, width, name):
     return work
 
 
-def memory(f, x, y, rank, frame, width=FRAME - 7, cell=CELL, size=18):
+def held(frame, rank):
+    """The halves that a rank holds: (name, kind, column, row)."""
     name, buffer, summed = frame
-    updated = name == "update"
+    yield from ((f"{layer}{rank}", "updated" if name == "update" else "half", 0, row) for row, layer in enumerate("AB"))
+    yield from ((f"g{layer}{rank}", "sum", 1, "AB".index(layer)) for layer in summed)
+    yield from ((f"{buffer}{row}", "own" if "g" in buffer else "gathered", 2, row) for row in range(2) if buffer)
+
+
+def memory(f, x, y, rank, frame, width=FRAME - 7, cell=CELL, size=18):
     f.area(x, y, width, 2 * cell + 6, "none", HOST.line, corner=6)
-    for row, layer in enumerate("AB"):
-        top = y + 4 + row * cell
-        f.box(x + 4, top, cell, cell - 2, f"{layer}{rank}", COMPUTE, size=size, bold=updated, solid=updated)
-        if layer in summed:
-            f.box(x + 6 + cell, top, cell + 2, cell - 2, f"g{layer}{rank}", COMMUNICATE, solid=True, size=size)
-        if buffer:
-            f.box(x + width - 6 - cell, top, cell + 2, cell - 2, f"{buffer}{row}", COMMUNICATE if "g" in buffer else COMPUTE, size=size)
+    for name, kind, column, row in held(frame, rank):
+        left = (x + 4, x + 6 + cell, x + width - 6 - cell)[column]
+        f.box(left, y + 4 + row * cell, cell + 2 * (column > 0), cell - 2, name, KINDS[kind], solid=True, size=size)
 
 
 def build(count):
@@ -40,18 +44,17 @@ def build(count):
         memory(f, x, 72, rank, FRAMES[count - 1], 310, 60, 24)
     if work is COMMUNICATE:
         f.arrow((548, 135), (622, 135), colour=COMMUNICATE, both=True)
-    f.legend(LEFT, 226, (("shard of the parameters", COMPUTE), ("gathered layer, or its gradients", COPY), ("summed gradients", COMMUNICATE)))
-    top = BOTTOM - 4 * LAYER
+    f.legend(10, 226, [(FILM["kinds"][kind][2], KINDS[kind]) for kind in ("half", "gathered", "own", "sum")])
+    top = BOTTOM - WHOLE * HALF
     f.line((LEFT, top), (LEFT + PITCH * len(FRAMES), top), colour=HOST, dashed=True, thick=3)
-    f.text(LEFT + PITCH * len(FRAMES), top - 16, "all parameters and gradients", 18, "end")
-    for layers in range(5):
-        f.text(LEFT - 14, BOTTOM - layers * LAYER, str(layers), 18, "end")
-    for i, (name, buffer, summed) in enumerate(FRAMES):
-        x, y = LEFT + i * PITCH, BOTTOM
-        for layers, colour in ((2 / RANKS, COMPUTE), (bool(buffer), COPY), (len(summed) / RANKS, COMMUNICATE)) * (i < count):
-            y -= layers * LAYER
-            f.area(x + 4, y, PITCH - 8, layers * LAYER, colour.line)
-        f.text(x + PITCH / 2, BOTTOM + 32, name.replace(" ", "\n").replace("backward", "backw."), 18, bold=i == count - 1)
+    f.text(LEFT + PITCH * len(FRAMES), top - 16, f"{WHOLE} halves: all parameters and gradients", 18, "end")
+    for halves in range(0, WHOLE + 1, 2):
+        f.text(LEFT - 14, BOTTOM - halves * HALF, str(halves), 18, "end")
+    for i, frame in enumerate(FRAMES):
+        x = LEFT + i * PITCH
+        for k, (_, kind, _, _) in enumerate(held(frame, 0) if i < count else ()):
+            f.area(x + 4, BOTTOM - (k + 1) * HALF, PITCH - 8, HALF - 1, KINDS[kind].line)
+        f.text(x + PITCH / 2, BOTTOM + 32, frame[0].replace(" ", "\n").replace("backward", "backw."), 18, bold=i == count - 1)
     return f
 
 
@@ -73,11 +76,7 @@ def draw():
                 f.arrow((center, y + 36 + HEIGHT), (center, y + 36 + HEIGHT + BETWEEN), colour=COMMUNICATE, both=True)
         for rank in range(RANKS):
             f.text(10, y + 36 + HEIGHT / 2 + rank * (HEIGHT + BETWEEN), f"rank {rank}", 20, "start", bold=True)
-    for x, name, colour, solid, meaning in ((90, "gA0", COMMUNICATE, False, "gradient of this rank's samples"),
-                                            (500, "gA0", COMMUNICATE, True, "sum over both ranks"),
-                                            (800, "A0", COMPUTE, True, "updated")):
-        f.box(x, 491, 42, 27, name, colour, solid=solid, size=18)
-        f.text(x + 52, 505, meaning, 18, "start")
+    f.legend(10, 505, [(words, KINDS[kind]) for kind, (_, _, words) in FILM["kinds"].items() if kind not in ("half", "gathered")])
     return f
 
 

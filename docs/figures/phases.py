@@ -1,6 +1,7 @@
 """The phases of a training step on modelled H100. phases.txt and the other tables hold what --profile prints; their commands stand
 below the figures in docs/slides/1-one-gpu.md and 2-data-parallel.md."""
 from drawing import COMMUNICATE, COMPUTE, COPY, HOST, UPDATE, bars
+from vote import estimate
 
 PARTS = (("forward", COPY), ("backward", COMPUTE), ("update", UPDATE), ("communication that nothing hides", COMMUNICATE), ("other", HOST))
 
@@ -15,16 +16,25 @@ def step_bars(title, about, rows, left=210, width=730, digits=3):
     return bars(title, about + " In milliseconds.", shown, left, width, PARTS, 56)
 
 
+def profiles(text):
+    """The milliseconds of each phase. The head of a profile ends in the names of its columns."""
+    lines = text.splitlines()
+    return [{phase: float(ms) for phase, ms in zip(head.split("timed")[1].split(), row.split("ms")[1].split())}
+            for head, row in zip(lines[::2], lines[1::2])]
+
+
 def of_profiles(title, *names):
-    """Draws what --profile prints for each of the names. The head of a profile ends in the names of its columns."""
-    def draw_text(text):
-        lines = text.splitlines()
-        profiles = [{phase: float(ms) for phase, ms in zip(head.split("timed")[1].split(), row.split("ms")[1].split())}
-                    for head, row in zip(lines[::2], lines[1::2])]
-        return step_bars(title, "Modelled H100.", zip(names, profiles))
-    return draw_text
+    """Draws what --profile prints for each of the names."""
+    return lambda text: step_bars(title, "Modelled H100.", zip(names, profiles(text)))
+
+
+def beside_estimate(text):
+    """The profile below the estimate on paper (vote.py)."""
+    paper = dict(zip(("forward", "backward", "update"), (us / 1000 for us in estimate())))
+    paper["step"] = sum(paper.values())
+    return step_bars("A training step of the default model", "Modelled H100.", [("on paper", paper), ("profile", *profiles(text))])
 
 
 draw = of_profiles("A training step of the small model on more GPUs", "1 GPU", "2 GPUs", "4 GPUs", "8 GPUs")
-pictures = {"one": of_profiles("A training step of the default model", "a step"),
+pictures = {"one": beside_estimate,
             "overlap": of_profiles("A training step without and with overlap", "--overlap 0", "--overlap 1")}

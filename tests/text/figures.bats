@@ -72,6 +72,39 @@ assert sum(map(len, drawn)) == 64
 END
 }
 
+@test "the schedules drawn on paper are idle, and keep activations, as their publications say" {
+    PYTHONPATH=$root/tools:$root/tools/author:$root/docs/figures python3 -B - <<'END'
+from dualpipe import both_ends, kept
+from schedules import PARTS, STAGES, run
+p, m, F, B, W = STAGES, PARTS, 1, 2, 1  # B: both halves of backward
+for rows, idle, activations in (
+        (run(1, False), (p - 1) * (F + B), None),  # 1F1B
+        (run(2, False), (p - 1) * (F + B) / 2, None),  # two chunks of layers
+        (run(1, True), (p - 1) * (F + B - 2 * W), p),  # ZB-H1
+        ([[(*work, work[-1] + 1) for work in row] for row in both_ends()], (p / 2 - 1) * ((F + B) + B - 3 * W), p + 1)):  # DualPipe
+    end = max(row[-1][-1] for row in rows)
+    assert abs(end - m * (F + B) - idle) < 1e-9, (end, idle)
+    assert activations in (None, max(map(kept, rows))), activations
+END
+}
+
+@test "each text on a colour of the figures has the contrast of WCAG 2, level AA" {
+    PYTHONPATH=$root/tools:$root/tools/author python3 -B - <<'END'
+import json
+import drawing
+
+def light(colour):
+    parts = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+    return sum(w * (v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4) for w, v in zip((0.2126, 0.7152, 0.0722), parts))
+
+pairs = [pair for c in vars(drawing).values() if isinstance(c, drawing.Colour) for pair in ((c.line, c.letters), (c.pale, drawing.INK))]
+pairs += [kind[:2] for kind in json.loads(drawing.read("docs/figures/fsdp.json"))["kinds"].values()]
+for pair in pairs:
+    dark, pale = sorted(map(light, pair))
+    assert (pale + 0.05) / (dark + 0.05) >= 4.5, pair
+END
+}
+
 @test "efficiency.svg shows what a rehearsal computes" {
     need_train 03_multigpu_launcher/launch 07_large_models/train
     unset CPU_DEVICE_MODEL

@@ -23,7 +23,7 @@ NAMES = re.compile(r"\]\([^)]*\)|https?://\S+|arXiv\s+[\d.]+|([Vv]ersion|[Ss]ect
 FACTS = {"1,979": "TFLOP/s of an H100 for sparse matrices", "2,000": "2,970 GB/s divided by 1.5", "60,000": "training images in MNIST", "10,000": "test images in MNIST", "16,384": "GPUs for Llama 3",
          "15.6": "trillion tokens of Llama 3",
          "131,072": "tokens of a long sequence", "500,000": "files in a home folder of the Alliance", "1,724": "s to clone CIFAR-10",
-         "1,281,167": "training images of ImageNet", "3,000": "images per second, an example", "22.05": "version of Slurm", "23.02": "version of Slurm",
+         "1,281,167": "training images of ImageNet", "22.05": "version of Slurm", "23.02": "version of Slurm",
          "23.11": "version of Slurm", "5.3": "billion parameters: 85 GB divided by 16 bytes"}
 
 

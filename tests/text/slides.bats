@@ -27,7 +27,7 @@ notes=$'<!--\n2 minutes\nSay: this is a sentence of the speaker, and it has more
     copy_tree "$BATS_TEST_TMPDIR/tree"
     cd "$BATS_TEST_TMPDIR/tree"
     rm docs/slides/[1-9]-*.md
-    deck $'# Talk\n'"$notes"$'\n\n---\n\n<!-- _class: exercise -->\n# Exercise 2.1: Sum the gradients\n'"$notes"
+    deck $'# Talk of <!-- = 1 + 1 -->2<!-- end --> minutes\n'"$notes"$'\n\n---\n\n<!-- _class: exercise -->\n# Exercise 2.1: Sum the gradients\n'"$notes"
     mv deck.md docs/slides/1-planted.md
     run make -s schedule ARGS=--slides
     diff - <(tr -s ' ' <<<"$output") <<'END'
@@ -37,7 +37,7 @@ notes=$'<!--\n2 minutes\nSay: this is a sentence of the speaker, and it has more
 | all | 2 | 8 | 4 | 10 | 14 |
 
 9 Planted: each slide, after the minute at which it begins
- 0 1 Talk
+ 0 1 Talk of 2 minutes
  2 2 Exercise 2.1: Sum the gradients
 END
 }
@@ -105,6 +105,7 @@ build_slides() {
         grep -q 'class="timer"' "$page"
         run ! grep -q '^\*\*' "$page" # the stars of notes
         run ! grep -qE '(src|href)="https?://[^"]*\.(js|css|svg|png|woff2)"' "$page" # one file is enough
+        run ! grep -oE '<a [^>]*href="[^h#][^"]*"' "$page" # a text of the course may lie anywhere beside it
     done
 }
 

@@ -39,7 +39,7 @@ class Colour(NamedTuple):
 
 # The colours of Okabe and Ito, which colour-blind people can tell apart. The names say what they mean in most figures.
 COMPUTE = Colour("#0072B2", "#D9EAF4", WHITE)
-COMMUNICATE = Colour("#D55E00", "#FBE6D9")
+COMMUNICATE = Colour("#D55E00", "#FBE6D9", "#000000")
 UPDATE = Colour("#009E73", "#D9F1EA")
 COPY = Colour("#56B4E9", "#E4F3FC")  # memory, and copies between memories
 HOST = Colour("#8A8A8A", "#F1F1F1")  # processes and machines, and whatever is idle

@@ -31,6 +31,7 @@ OUT = os.path.join(ROOT, "build", "slides")
 NOTES = re.compile(r"<!--\n([\d.]+) minutes?\n(.*?)\n-->", re.DOTALL)
 PART = re.compile(r"^<!-- part: (.*) -->\n", re.MULTILINE)
 PICTURE = re.compile(r"!\[([^]]*)\]\(([^):#]*\.(?:svg|py))(?:#([\w-]+))?\)")  # a file, or the source that draws it
+TEXT_LINK = re.compile(r"\[([^]]*)\]\(\.\.[^)]*\.md[^)]*\)")  # to a text of the course, which may lie anywhere beside a built deck
 EXERCISE = re.compile(r"^# (Exercise|Fault) ((?:\d|debug)\.\d+): (.*)$", re.MULTILINE)
 COLUMNS = 88  # a block of code with longer lines has smaller letters
 FACES = {"Source Sans 3": ("source-sans-3", (400, 600, 700)), "Source Code Pro": ("source-code-pro", (400, 600))}
@@ -52,7 +53,7 @@ class Slide:
         part = PART.search(source)
         self.part = part[1] if part else None  # that begins here
         title = re.search(r"^# (.*)$", self.body, re.MULTILINE)
-        self.title = title[1] if title else ""
+        self.title = VALUE.sub(r"\2", title[1]) if title else ""
         exercise = EXERCISE.search(self.body)
         self.exercise = exercise[2] if exercise else None
 
@@ -166,7 +167,7 @@ def for_marp(deck):
         for line in slide.source.split("\n"):
             if BEGIN.match(line) or line.strip() == END or line.startswith(("<!-- runs ", "<!-- draws ")):
                 continue
-            lines.append(PICTURE.sub(lambda m: picture(m, DECKS), VALUE.sub(r"\2", line)))
+            lines.append(TEXT_LINK.sub(r"\1", PICTURE.sub(lambda m: picture(m, DECKS), VALUE.sub(r"\2", line))))
         text = f'\n<!-- _footer: "{deck.progress(slide)}" -->\n' + PART.sub("", "\n".join(lines) + "\n")
         extra = f'\n<div class="source">{deck.caption(slide)}</div>\n' if deck.caption(slide) else ""
         if any(len(line) > COLUMNS for block in slide.blocks() for line in block):

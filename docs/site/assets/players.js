@@ -269,11 +269,8 @@
     }
 
     // Frames of a step of FSDP: what two ranks hold of layers A and B, and how much memory this is.
-    function film(box, frames) {
+    function film(box, { kinds, frames }) {
         const drawing = canvas("Memory of two ranks"), WHOLE = 8, UNIT = 8, BASE = 214, WIDTH = 352;
-        const FILLS = { half: ["#0072B2", "#fff", "its half of the parameters"], gathered: ["#56B4E9", "#000", "gathered parameters"],
-            own: ["#F0E442", "#000", "gradients of its samples"], sum: ["#E69F00", "#000", "summed gradients"],
-            updated: ["#009E73", "#000", "updated parameters"] };
         const SAID = { start: "Each rank has one half of both layers.", gather: "All-gather: each rank sends its half, so both have the whole layer.",
             forward: "Both ranks compute the layer, each with its own samples.", free: "Both ranks free the half that is not theirs.",
             backward: "Both ranks compute the gradients of the layer, each of its own samples, in place of the gathered parameters.",
@@ -290,15 +287,15 @@
                 group.append(write(left + 81, 16, `rank ${rank}`, { ...middle, ...bold }),
                     make("rect", { x: left, y: 24, width: 162, height: 92, rx: 6, class: "cell" }));
                 for (const [words, kind, column, row] of held(frames[number], rank))
-                    group.append(make("rect", { x: left + 8 + column * 51, y: 32 + row * 40, width: 46, height: 36, rx: 4, fill: FILLS[kind][0] }),
-                        write(left + 31 + column * 51, 55 + row * 40, words, { ...middle, class: "half", style: `fill: ${FILLS[kind][1]}` }));
+                    group.append(make("rect", { x: left + 8 + column * 51, y: 32 + row * 40, width: 46, height: 36, rx: 4, fill: kinds[kind][0] }),
+                        write(left + 31 + column * 51, 55 + row * 40, words, { ...middle, class: "half", style: `fill: ${kinds[kind][1]}` }));
             }
             if (work === "gather" || work === "scatter")
                 group.append(make("path", { d: "M167 70H185m-6 -5l6 5l-6 5M167 70m6 -5l-6 5l6 5", class: "hop" }));
             frames.forEach((frame, i) => { // a column for each frame
                 const x = i * WIDTH / frames.length, all = held(frame, 0);
                 all.forEach(([, kind], k) => group.append(make("rect", { x: x + 2, y: BASE - (k + 1) * UNIT, width: 20, height: UNIT - 1,
-                    fill: FILLS[kind][0], opacity: i === number ? 1 : 0.4 })));
+                    fill: kinds[kind][0], opacity: i === number ? 1 : 0.4 })));
             });
             group.append(make("line", { x1: 0, x2: WIDTH, y1: BASE - WHOLE * UNIT, y2: BASE - WHOLE * UNIT, class: "axis", "stroke-dasharray": 5 }),
                 write(0, BASE - WHOLE * UNIT - 6, "memory of a rank; dashed: without sharding"));
@@ -306,7 +303,7 @@
             return `${number + 1} of ${frames.length}, ${frames[number][0]}. ${SAID[work]} A rank holds ${held(frames[number], 0).length} ` +
                 `halves; without sharding, it would hold ${WHOLE}: all parameters and gradients.`;
         }, (number) => number + 1 < frames.length ? 1800 : undefined);
-        box.append(drawing, moves.element, moves.words, legend(Object.values(FILLS).map(([colour, , words]) => [words, colour])));
+        box.append(drawing, moves.element, moves.words, legend(Object.values(kinds).map(([colour, , words]) => [words, colour])));
         moves.move(0);
     }
 
