@@ -4,7 +4,7 @@
 // know the position of the token and the cache.
 #include "07_large_models/predict.h"
 #include "common/device/device.h"
-#include "zoo/layers/kinds.h"
+#include "zoo/layers/inner.h"
 #include "zoo/models/models.h"
 #include <math.h>
 #include <stdlib.h>
@@ -58,7 +58,8 @@ int predictor_build(struct predictor *p, const char *shape, char why[WHY_SIZE]) 
     p->context = cache.context = p->whole.model.layers[0].inputs;
     p->classes = m->out.channels;
     m->layers[0].kind = &cached_embedding;
-    for (struct layer *l = m->inner; l < m->inner + m->inner_count; l++)
+    struct zoo_model *z = zoo_model(m);
+    for (struct layer *l = z->inner; l < z->inner + z->count; l++)
         if (l->kind == &attention)
             l->kind = &cached_attention;
     return 0;
@@ -87,7 +88,8 @@ void predictor_start(struct predictor *p, const float *parameters, int use_cache
     if (!use_cache)
         return;
     allocate(&p->single);
-    for (const struct layer *l = m->inner; l < m->inner + m->inner_count; l++)
+    const struct zoo_model *z = zoo_model(m);
+    for (const struct layer *l = z->inner; l < z->inner + z->count; l++)
         if (l->kind == &cached_attention)
             DEVICE_ALLOC(cache.kept[settings_of(l)->attention.dropout.number], "cache",
                          2 * (size_t)l->outputs * p->context * sizeof(float));

@@ -6,7 +6,6 @@
 #include "common/layers/products.h"
 #include "common/training/training_options.h"
 #include "zoo/layers/inner.h"
-#include "zoo/layers/kinds.h"
 
 // The kinds of the two layers of a pair, in the order of whole_kinds.
 enum { DENSE, DENSE_RELU, LINEAR, KINDS };
@@ -227,12 +226,13 @@ static int is_product(const struct layer *l) {
 
 // Layers inside of a pair compute each value, or each head, on its own.
 static int can_be_inside(const struct layer *l) {
-    return l->kind->elementwise || l->kind == &attention;
+    return zoo_layer(l)->elementwise || l->kind == &attention;
 }
 
 // Returns 1 if a product of a whole model and the next one can be a pair.
 static int begins_pair(const struct model *whole, const struct layer *l) {
-    const struct layer *end = l->around ? l->around->inner_end : whole->layers + whole->count;
+    const struct layer *around = zoo_layer(l)->around;
+    const struct layer *end = around ? zoo_layer(around)->inner_end : whole->layers + whole->count;
     do
         l++;
     while (l < end && can_be_inside(l));
@@ -241,13 +241,13 @@ static int begins_pair(const struct model *whole, const struct layer *l) {
 
 // Queries, keys and values are three matrices in one. Each part has a share of each of them.
 static int groups_of(const struct layer *l) {
-    const struct layer *next = l[1].kind->elementwise ? l + 2 : l + 1;
+    const struct layer *next = zoo_layer(&l[1])->elementwise ? l + 2 : l + 1;
     return next->kind == &attention ? 3 : 1;
 }
 
 // The bias of the first layer of a pair may be a layer of its own.
 static int is_bias_of_first(const struct layer *l) {
-    return l->kind->elementwise && l->parameters && how_divided(l - 1) == BY_OUTPUTS;
+    return zoo_layer(l)->elementwise && l->parameters && how_divided(l - 1) == BY_OUTPUTS;
 }
 
 static void resize(struct model *m, struct layer *l, int rows, int outputs, size_t parameters) {
@@ -281,8 +281,9 @@ static void divide_second(struct model *m, struct layer *l) {
 
 static void divide(struct model *m, struct layer *l) {
     struct parts *p = parts;
-    const struct layer *whole =
-        l->around ? p->whole->inner + (l - m->inner) : p->whole->layers + (l - m->layers);
+    const struct layer *whole = zoo_layer(l)->around
+                                    ? zoo_model(p->whole)->inner + (l - zoo_model(m)->inner)
+                                    : p->whole->layers + (l - m->layers);
     struct dropping *dropping =
         l->kind == &attention ? &settings_of(l)->attention.dropout : &settings_of(l)->dropout;
     if (is_product(l) && p->in_pair) {
@@ -339,8 +340,10 @@ int build_part(struct model *m, const struct model *whole, struct parts *p,
     append_hook = divide;
     int failed = model_build(m, options, set, why);
     append_hook = NULL;
-    if (failed || check_and_count(m->layers, whole->layers, m->count, why) ||
-        check_and_count(m->inner, whole->inner, m->inner_count, why))
+    if (failed || check_and_count(m->layers, whole->layers, m->count, why))
+        return -1;
+    const struct zoo_model *inner = zoo_model(m);
+    if (inner && check_and_count(inner->inner, zoo_model(whole)->inner, inner->count, why))
         return -1;
     if (!p->pairs)
         return refuse(why, "--model %s has no pairs of dense layers, and only they can be divided",
@@ -356,7 +359,8 @@ void shard_layer(struct sharding *s, const struct layer *l, int first, int parts
     size_t weights = l->parameters - bias;
     struct division pieces = {.first = first, .shards = parts}, copies = pieces;
     copies.copies = parts > 1;
-    for (const struct layer *i = l->inner; i < l->inner_end; i = layer_after(i))
+    const struct zoo_layer *z = zoo_layer(l);
+    for (const struct layer *i = z->inner; i < z->inner_end; i = layer_after(i))
         shard_layer(s, i, first, parts);
     if (how == BY_OUTPUTS) {
         for (int i = 0; i < groups; i++)
@@ -367,7 +371,7 @@ void shard_layer(struct sharding *s, const struct layer *l, int first, int parts
         pieces.columns = product_of(l).inputs * parts;
         add_unit(s, weights * parts, pieces);
         add_unit(s, bias, copies);
-    } else if (!l->inner) {
+    } else if (!z->inner) {
         add_unit(s, l->parameters, copies);
     }
 }

@@ -126,7 +126,8 @@ void print_tensor(const struct parts *parts, const struct place *place) {
 static double values_sent(const struct layer *l, const struct parts *p) {
     int parts = p->count, own_tokens = p->own_tokens;
     double values = 0, sum = 2. / parts;
-    for (const struct layer *i = l->inner; i < l->inner_end; i = layer_after(i))
+    const struct zoo_layer *z = zoo_layer(l);
+    for (const struct layer *i = z->inner; i < z->inner_end; i = layer_after(i))
         values += values_sent(i, p);
     if (how_divided(l) == BY_OUTPUTS && l->first > 0) // nothing reads dx of the model's first layer
         values += (parts - 1) * l->inputs * (own_tokens ? 3 : sum);

@@ -3,7 +3,7 @@
 #include "common/training/catalogue.h"
 #include "common/training/training_options.h"
 #include "zoo/data/sources.h"
-#include "zoo/layers/kinds.h"
+#include "zoo/layers/inner.h"
 #include "zoo/models/models.h"
 #include "zoo/models/summary.h"
 #include "zoo/training/optimizers.h"
@@ -16,9 +16,29 @@ static const struct optimizer *const optimizers[] = {&sgd, &adam, &adamw, &adade
 static const struct data_source *const sources[] = {
     &synthetic_images, &shape_images, &blank_images, &text_bytes, &cifar_files, &idx_files, NULL};
 
-static void append_hidden_dropout(struct model *m) {
-    append_dropout(m, (float)zoo_opt.dropout);
-    snprintf(m->settings, sizeof m->settings, ", dropout %g", zoo_opt.dropout);
+static double hidden_dropout; // after each hidden layer of the MLP
+
+static void dense_appended(struct model *m, struct layer *l) {
+    int hidden = l->kind == &dense_relu;
+    layer_appended(m, l); // may change the kind
+    if (!hidden || !(hidden_dropout > 0))
+        return;
+    append_dropout(m, (float)hidden_dropout);
+    snprintf(m->settings, sizeof m->settings, ", dropout %g", hidden_dropout);
+}
+
+// Returns 0, or -1 if a layer is too large.
+static int check_sizes(const struct model *m, const struct model_kind *kind,
+                       const struct dataset *set, char why[WHY_SIZE]) {
+    if (!zoo_model(m) || !zoo_model(m)->too_large)
+        return 0;
+    if (set->tokens)
+        return refuse(why, "--context %d: too large, a layer would have more than %d values",
+                      set->inputs, MOST_VALUES);
+    return refuse(why,
+                  "--model %s: images of %d x %d pixels are too large, a layer would have more "
+                  "than %d values per image",
+                  kind->name, set->shape.width, set->shape.height, MOST_VALUES);
 }
 
 // Adds dropout after hidden layers, and augmentation in front of the first one.
@@ -30,8 +50,8 @@ static int build_model(struct model *m, const struct model_kind *kind,
         return refuse(why, "--augment %s changes images, and the data are a text", zoo_opt.augment);
     if (augmented && append_augmentation(m, zoo_opt.augment, set, why))
         return -1;
-    hidden_hook = zoo_opt.dropout > 0 ? append_hidden_dropout : NULL;
-    if (kind->build(m, options, set, why))
+    hidden_dropout = kind == &mlp ? zoo_opt.dropout : 0;
+    if (kind->build(m, options, set, why) || check_sizes(m, kind, set, why))
         return -1;
     if (augmented) {
         size_t used = strlen(m->settings);
@@ -46,8 +66,8 @@ static void describe_model(const struct model *m) {
         print_summary(m);
 }
 
-static const struct catalogue zoo = {models,      optimizers,     sources,
-                                     build_model, describe_model, set_optimizer};
+static const struct catalogue zoo = {models,         optimizers,     sources,      build_model,
+                                     dense_appended, describe_model, set_optimizer};
 
 // Runs before main in each program that is linked with this file.
 __attribute__((constructor)) static void join_program(void) {

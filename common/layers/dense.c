@@ -2,6 +2,7 @@
 #include "common/kernels/kernels.h"
 #include "common/layers/layers.h"
 #include "common/layers/products.h"
+#include "common/training/catalogue.h"
 #include <math.h>
 
 static void dense_initialise(const struct layer *l, float *parameters, size_t first_value,
@@ -47,5 +48,6 @@ void append_dense(struct model *m, const struct layer_kind *kind, int outputs) {
     struct layer *l =
         model_append(m, kind, (struct shape){1, 1, outputs}, 0, ((size_t)inputs + 1) * outputs);
     l->flops = 2. * inputs * outputs;
-    layer_appended(m, l);
+    if (catalogue->dense_appended)
+        catalogue->dense_appended(m, l);
 }

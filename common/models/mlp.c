@@ -1,12 +1,10 @@
 #include "common/data/data.h"
 #include "common/layers/layers.h"
-#include "common/models/model.h"
+#include "common/training/catalogue.h"
 #include "common/training/training_options.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-void (*hidden_hook)(struct model *m);
 
 static void append(struct model *m, const struct layer_kind *kind, int outputs) {
     append_dense(m, kind, outputs);
@@ -25,8 +23,6 @@ static int build(struct model *m, const struct training_options *options, const 
             return refuse(why, "--hidden %s: want up to %d widths from 1 to %d, such as 512,512",
                           options->hidden, MOST_HIDDEN, WIDEST);
         append(m, &dense_relu, (int)width);
-        if (hidden_hook)
-            hidden_hook(m);
     }
     append(m, &dense, set->targets * set->classes);
     return 0;

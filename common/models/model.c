@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-void (*append_hook)(struct model *m, struct layer *l);
-
 const char *model_name(int i) {
     return catalogue->models[i] ? catalogue->models[i]->name : NULL;
 }
@@ -27,52 +25,33 @@ int model_build(struct model *m, const struct training_options *options, const s
         return refuse(why, "--model %s reads %s", kind->name,
                       set->tokens ? "images, and the data are a text: use --model gpt"
                                   : "a text, and the data are images: use --data text");
-    if (catalogue->build_model ? catalogue->build_model(m, kind, options, set, why)
-                               : kind->build(m, options, set, why))
-        return -1;
-    if (m->too_large && set->tokens)
-        return refuse(why, "--context %d: too large, a layer would have more than %d values",
-                      set->inputs, MOST_VALUES);
-    if (m->too_large)
-        return refuse(why,
-                      "--model %s: images of %d x %d pixels are too large, a layer would have more "
-                      "than %d values per image",
-                      kind->name, set->shape.width, set->shape.height, MOST_VALUES);
-    return 0;
+    return catalogue->build_model ? catalogue->build_model(m, kind, options, set, why)
+                                  : kind->build(m, options, set, why);
 }
 
 struct layer *model_append(struct model *m, const struct layer_kind *kind, struct shape out,
                            int workspace, size_t parameters) {
-    if (m->open ? m->inner_count == MOST_INNER_LAYERS : m->count == MOST_LAYERS)
+    if (m->count == MOST_LAYERS)
         fail("the model has too many layers: raise MOST_LAYERS in common/models/model.h");
-    if ((double)out.height * out.width * out.channels >= MOST_VALUES) {
-        m->too_large = 1;
-        out = (struct shape){1, 1, 1};
-    }
-    struct layer *l = m->open ? &m->inner[m->inner_count++] : &m->layers[m->count++];
+    struct layer *l = &m->layers[m->count++];
+    model_add(m, l, kind, out, workspace, parameters);
+    return l;
+}
+
+void model_add(struct model *m, struct layer *l, const struct layer_kind *kind, struct shape out,
+               int workspace, size_t parameters) {
     *l = (struct layer){.kind = kind,
                         .in = m->out,
                         .out = out,
                         .inputs = shape_size(m->out),
                         .outputs = shape_size(out),
                         .workspace = workspace,
-                        .around = m->open,
                         .first = m->parameters,
                         .parameters = parameters};
     snprintf(l->names[0], sizeof l->names[0], "forward %d %s", m->count, kind->name);
     snprintf(l->names[1], sizeof l->names[1], "backward %d %s", m->count, kind->name);
     m->parameters += parameters;
     m->out = out;
-    return l;
-}
-
-const struct layer *layer_after(const struct layer *l) {
-    return l->inner ? l->inner_end : l + 1;
-}
-
-void layer_appended(struct model *m, struct layer *l) {
-    if (append_hook)
-        append_hook(m, l);
 }
 
 void open_pass(struct pass *pass, cudaStream_t stream, int tf32) {

@@ -1,5 +1,5 @@
 // A model is a list of layers. A training program loops over the list and never asks for the kind
-// of a layer, so a new kind of layer (layers/) or a new model (models/) changes no program.
+// of a layer, so a new kind of layer or a new model changes no program.
 //
 // Shapes: a batch of b samples is a row-major matrix [b, inputs] of floats on the device. A layer
 // turns it into [b, outputs]. All parameters lie in one flat array; those of a layer start at
@@ -24,7 +24,6 @@ struct pass {
     void *scratch;         // model_scratch bytes of device memory, for any layer's use
 };
 
-enum { SETTINGS_SIZE = 6 };
 struct layer {
     const struct layer_kind *kind;
     struct shape in, out;     // of a sample
@@ -34,19 +33,12 @@ struct layer {
     int dx_unused;            // 1: nothing reads dx, so backward need not compute it
     double flops;             // of the matrix products of forward, for one sample
     char names[2][32];        // of its forward and backward passes, for profiles and traces
-    // A layer may consist of inner layers, such as those of a block: the layers from inner to
-    // inner_end, or NULL if there are none. The member around of an inner layer points back to the
-    // layer that it is a part of. The outputs of an inner layer begin at float place * b of that
-    // layer's outputs and workspace.
-    struct layer *inner, *inner_end, *around;
-    size_t place;
-    uint64_t settings[SETTINGS_SIZE]; // of kinds outside of common/
+    uint64_t more[11];        // for kinds outside of common/, which know what it holds
 };
 
 // The functions of a kind of layer. parameters and gradients: the slices of this layer. y: [b,
 // outputs], then b * workspace floats. Only parameters have the type of the pass. All other arrays
-// are floats, and are rounded to that type for a matrix product, except inside of a sublayer of the
-// zoo (zoo/layers/inner.h). b may be 0.
+// are floats, and are rounded to that type for a matrix product. b may be 0.
 struct layer_kind {
     const char *name;
     // Fills the parameters first_value, ..., first_value + count - 1 of the layer. A program that
@@ -64,43 +56,21 @@ struct layer_kind {
                      const float *x, float *y, float *dy, float *dx, float *gradients, int b);
     // Returns the bytes of scratch that forward and backward need. NULL: none.
     size_t (*scratch)(const struct layer *layer, cudaDataType type, int b);
-    // 1: each output depends on one input and, if there are parameters, on a bias of its channel.
-    int elementwise;
 };
 
-enum { MOST_VALUES = 1 << 30 }; // of a sample in a layer, in its outputs or its workspace
-enum { MOST_LAYERS = 64, MOST_INNER_LAYERS = 15 * MOST_LAYERS };
+enum { MOST_LAYERS = 64 };
 struct model {
     char shape[128];   // such as "mlp 784-512-512-10"; a snapshot with another shape is refused
     char settings[64]; // for the banner: those that change no parameter, such as ", dropout 0.2"
     struct layer layers[MOST_LAYERS];
     int count;
-    struct layer inner[MOST_INNER_LAYERS]; // those that other layers consist of
-    int inner_count;
-    int too_large;      // 1: a layer has more values than an int can count, and model_build fails
-    struct layer *open; // the layer to which inner layers are being appended, or NULL
-    size_t parameters;  // of all layers, in floats
-    struct shape out;   // of the last layer; without layers, of the samples
+    size_t parameters; // of all layers, in floats
+    struct shape out;  // of the last layer; without layers, of the samples
+    void *more;        // for the same kinds
 };
 
-// A model that --model can name.
 struct training_options;
 struct dataset;
-struct model_kind {
-    const char *name;
-    // Appends the layers to the empty model, for the samples of the set. The last layer has targets
-    // * classes outputs. Also writes the shape and the settings. Returns 0, or -1 with the reason
-    // in why.
-    int (*build)(struct model *model, const struct training_options *options,
-                 const struct dataset *set, char why[WHY_SIZE]);
-    int tokens; // 1: it reads tokens, 0: images
-};
-
-// Dense layers with ReLU, of the widths in --hidden. After each hidden layer, it calls hidden_hook
-// if that is set.
-extern const struct model_kind mlp;
-extern void (*hidden_hook)(struct model *model);
-
 // Builds the model that the options name, for the samples of the set. Returns 0, or -1 with the
 // reason in why.
 int model_build(struct model *model, const struct training_options *options,
@@ -112,18 +82,13 @@ const char *model_name(int i);
 // Returns the bytes of scratch memory for passes of this type over at most b samples.
 size_t model_scratch(const struct model *model, cudaDataType type, int b);
 
-// Appends a layer to the list, or to the inner ones if a layer is open. The caller sets the
-// settings of its kind. The inputs are the outputs of the layer before it.
+// Appends a layer, whose inputs are the outputs of the layer before it.
 struct layer *model_append(struct model *model, const struct layer_kind *kind, struct shape out,
                            int workspace, size_t parameters);
 
-// Returns the layer after l in its list. The inner layers of l are not in this list.
-const struct layer *layer_after(const struct layer *l);
-
-// The functions that append layers with products, attention or dropout call layer_appended when the
-// layer is complete. It calls append_hook if that is set, which may change the layer and the model.
-extern void (*append_hook)(struct model *model, struct layer *layer);
-void layer_appended(struct model *model, struct layer *layer);
+// The same for a layer l that is not in the list.
+void model_add(struct model *model, struct layer *l, const struct layer_kind *kind,
+               struct shape out, int workspace, size_t parameters);
 
 // Sets the stream of the pass, and creates its handle of cuBLAS. tf32 1: matrix products round
 // their inputs to TF32.

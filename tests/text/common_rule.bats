@@ -27,6 +27,21 @@ none() {
     none '#include [<"](zoo|0)' watch/*.[ch]
 }
 
+# members HEADER...: the members of the structs in the headers
+members() {
+    sed -E 's://.*::' "$@" | awk '/^(extern )?struct .*\{$/ { inside = 1; next } /^\}/ { inside = 0 } inside' |
+        tr '\n' ' ' | tr ';' '\n' | sed -E 's/.*\(\*([a-z_0-9]+)\)\(.*/\1/; s/(\[[^]]*\])+//g' |
+        tr ',' '\n' | grep -oE '[a-z_0-9]+ *$' | tr -d ' ' | sort -u
+}
+
+@test "step 1 and common/ use each member of a struct of common/, but for two that others set" {
+    local member unused=()
+    for member in $(members common/*/*.h); do
+        grep -qE "(->|\.)$member\b" "${common[@]}" 01_single_gpu/train.c || unused+=("$member")
+    done
+    [ "${unused[*]}" = "first_sample more" ] || { echo "${unused[*]}" && return 1; }
+}
+
 @test "each script that computes with awk, or sorts numbers, reads them with a point in each locale" {
     local scripts
     mapfile -t scripts < <(grep -rlE '\bawk\b|sort -[a-z]*[gnV]' --include='*.sh' --include='*.bats' .ci bench cpu_device exercises tests tools)

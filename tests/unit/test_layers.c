@@ -8,7 +8,6 @@
 #include "tests/unit/model_step.h"
 #include "tests/unit/options.h"
 #include "zoo/layers/inner.h"
-#include "zoo/layers/kinds.h"
 
 enum { SAMPLE = SANITIZED ? 3 : 60, SEED = 3, MOST_TOKENS = 100 };
 
@@ -195,8 +194,9 @@ static const double *reference_list(const struct layer *from, const struct layer
 
 static void reference_block(const struct layer *l, const double *w, const double *x, double *y,
                             int b) {
+    const struct zoo_layer *z = zoo_layer(l);
     const double *end =
-        reference_list(l->inner, l->inner_end, w - l->first, x, (size_t)b * (size_t)l->inputs, b);
+        reference_list(z->inner, z->inner_end, w - l->first, x, (size_t)b * (size_t)l->inputs, b);
     memcpy(y, end, (size_t)(b * l->outputs) * sizeof *y);
     free((void *)end);
 }
@@ -206,8 +206,9 @@ static void reference_residual(const struct layer *l, const double *w, const dou
     const struct layer *shortcut = settings_of(l)->residual.shortcut;
     const double *parameters = w - l->first; // of the whole model
     size_t count = (size_t)b * (size_t)l->inputs;
-    const double *body = reference_list(l->inner, shortcut, parameters, x, count, b);
-    const double *other = reference_list(shortcut, l->inner_end, parameters, x, count, b);
+    const double *body = reference_list(zoo_layer(l)->inner, shortcut, parameters, x, count, b);
+    const double *other =
+        reference_list(shortcut, zoo_layer(l)->inner_end, parameters, x, count, b);
     for (int i = 0; i < b * l->outputs; i++)
         y[i] = relu_of(body[i] + other[i]);
     free((void *)body);
@@ -223,7 +224,7 @@ static void reference_sublayer(const struct layer *l, const double *w, const dou
 
 // Returns the layer after l in its list. Inner layers lie between two inner layers.
 static const struct layer *next_layer(const struct layer *l) {
-    return l->around ? layer_after(l) : l + 1;
+    return zoo_layer(l)->around ? layer_after(l) : l + 1;
 }
 
 // Each kind of layer in double precision: y from x, with the parameters w of the layer.
@@ -366,11 +367,13 @@ static void check_slopes(const struct model *m, double *values, const float *dy,
 static void check_gradients(const struct model *m, const struct layer *from,
                             const struct layer *end, double *values, const float *dy, int b,
                             const float *gradients) {
-    for (const struct layer *l = from; l < end; l = next_layer(l))
-        if (l->inner)
-            check_gradients(m, l->inner, l->inner_end, values, dy, b, gradients);
+    for (const struct layer *l = from; l < end; l = next_layer(l)) {
+        const struct zoo_layer *z = zoo_layer(l);
+        if (z->inner)
+            check_gradients(m, z->inner, z->inner_end, values, dy, b, gradients);
         else
             check_slopes(m, values, dy, b, gradients + l->first, l->first, l->parameters);
+    }
 }
 
 static void check_outputs(const struct step *s, const struct model *m, const double *values,
@@ -687,7 +690,7 @@ static float initial_value(const struct layer *l, size_t i) {
                                             : 0;
     if (is_norm(l))
         return i < (size_t)l->in.channels;
-    if (l->kind->elementwise)
+    if (zoo_layer(l)->elementwise)
         return 0;
     if (deviation != 0)
         return deviation * rng_normal(SEED, l->first + i);
@@ -697,8 +700,9 @@ static float initial_value(const struct layer *l, size_t i) {
 static void check_initial_values(const struct layer *l, const struct layer *end,
                                  const float *parameters) {
     for (; l < end; l = next_layer(l)) {
-        if (l->inner) {
-            check_initial_values(l->inner, l->inner_end, parameters);
+        const struct zoo_layer *z = zoo_layer(l);
+        if (z->inner) {
+            check_initial_values(z->inner, z->inner_end, parameters);
             continue;
         }
         for (size_t i = 0; i < l->parameters; i++) {
@@ -729,8 +733,9 @@ TEST(initial_values_are_those_of_pytorch_and_gpt2) {
 // Layers of a model must not drop the same values.
 static void check_dropout_numbers(const struct model *m, int b) {
     int seen[100] = {0};
+    const struct zoo_model *z = zoo_model(m);
     const struct layer *lists[][2] = {{m->layers, m->layers + m->count},
-                                      {m->inner, m->inner + m->inner_count}};
+                                      {z ? z->inner : NULL, z ? z->inner + z->count : NULL}};
     for (int i = 0; i < 2; i++)
         for (const struct layer *l = lists[i][0]; l < lists[i][1]; l++)
             if (l->kind == &dropout)

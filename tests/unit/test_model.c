@@ -2,7 +2,7 @@
 // and scratch memory, and which options are refused. test_layers.c computes with these models, and
 // tests/steps/torch_models.bats compares them with those of PyTorch.
 #include "tests/unit/options.h"
-#include "zoo/layers/kinds.h"
+#include "zoo/layers/inner.h"
 #include "zoo/models/models.h"
 #include <math.h>
 
@@ -158,11 +158,11 @@ TEST(models_stay_within_their_limits) {
     char words[100];
     double most = 0;
     build("--model resnet --depth 20", colours);
-    assert_true(m.count <= MOST_LAYERS && m.inner_count <= MOST_INNER_LAYERS);
+    assert_true(m.count <= MOST_LAYERS && zoo_model(&m)->count <= MOST_INNER_LAYERS);
     build("--model resnet --depth 18 --width 512", colours);
     assert_true(m.layers[m.count - 3].out.channels <= MOST_NORM_CHANNELS);
     build("--model gpt --layers 60 --dropout 0.1", of_size);
-    assert_true(m.count <= MOST_LAYERS && m.inner_count <= MOST_INNER_LAYERS);
+    assert_true(m.count <= MOST_LAYERS && zoo_model(&m)->count <= MOST_INNER_LAYERS);
     build(
         "--dropout 0.5 --hidden 65536,65536,65536,65536,65536,65536,65536,65536,65536,65536,65536,"
         "65536,65536,65536,65536,65536",
@@ -176,7 +176,8 @@ TEST(models_stay_within_their_limits) {
         assert_true((double)m.parameters > most);
         most = (double)m.parameters;
         assert_true(billions == 0 || fabs(most / 1e9 - billions) < 0.1 * billions);
-        for (const struct layer *l = m.inner; l < m.inner + m.inner_count; l++)
+        const struct zoo_model *z = zoo_model(&m);
+        for (const struct layer *l = z->inner; l < z->inner + z->count; l++)
             assert_true(l->out.channels <= 4 * MOST_NORM_CHANNELS);
     }
 }
@@ -185,9 +186,12 @@ TEST(models_stay_within_their_limits) {
 TEST(a_gpt_begins_as_gpt2) {
     int found[2] = {0};
     build("--model gpt --size tiny --layers 8", of_size);
-    for (const struct layer *l = m.inner; l < m.inner + m.inner_count; l++)
+    const struct zoo_model *z = zoo_model(&m);
+    for (const struct layer *l = z->inner; l < z->inner + z->count; l++)
         if (l->kind == &linear) {
-            int in_front_of_sum = l->around->kind == &sublayer && l + 2 == l->around->inner_end;
+            const struct layer *around = zoo_layer(l)->around;
+            int in_front_of_sum =
+                around->kind == &sublayer && l + 2 == zoo_layer(around)->inner_end;
             double want = in_front_of_sum ? 0.005 : 0.02;
             found[in_front_of_sum]++;
             assert_true(fabs(settings_of(l)->linear.deviation - want) < 1e-8);

@@ -3,7 +3,6 @@
 #include "common/layers/products.h"
 #include "zoo/kernels/attention_kernels.h"
 #include "zoo/layers/inner.h"
-#include "zoo/layers/kinds.h"
 
 // x: the queries, keys and values of b samples, or their gradients.
 static struct attention_inputs inputs_of(const struct layer *l, const struct pass *pass,
@@ -61,11 +60,12 @@ const struct layer_kind attention = {"attention", initialise_nothing, attention_
                                      attention_backward, attention_scratch};
 
 void append_attention(struct model *m, int heads, float dropout) {
-    int tokens = m->out.height, width = m->out.channels / 3, number = m->count + m->inner_count;
+    int tokens = m->out.height, width = m->out.channels / 3;
     struct layer *l = // with the logarithm of each query's sum in the workspace
-        model_append(m, &attention, (struct shape){tokens, 1, width}, heads * tokens, 0);
+        append_layer(m, &attention, (struct shape){tokens, 1, width}, heads * tokens, 0);
     settings_of(l)->attention.heads = (struct heads){tokens, heads, width / heads};
-    settings_of(l)->attention.dropout = (struct dropping){.rate = dropout, .number = number};
+    settings_of(l)->attention.dropout =
+        (struct dropping){.rate = dropout, .number = layer_number(m)};
     l->flops = 4. * tokens * tokens * width;
     layer_appended(m, l);
 }

@@ -58,6 +58,6 @@ int append_augmentation(struct model *m, const char *words, const struct dataset
     struct augmentation a = {.in = m->out, .most_shift = crop ? MOST_SHIFT : 0, .flip = flip};
     for (int c = 0; c < m->out.channels; c++)
         a.black[c] = -set->mean[c] / set->deviation[c];
-    settings_of(model_append(m, &augmentation, m->out, 0, 0))->augmentation = a;
+    settings_of(append_layer(m, &augmentation, m->out, 0, 0))->augmentation = a;
     return 0;
 }

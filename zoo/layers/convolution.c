@@ -127,7 +127,7 @@ void append_convolution(struct model *m, const struct layer_kind *kind, int outp
                         .width = (m->out.width + 2 * padding - size) / stride + 1};
     struct shape out = {w.height, w.width, outputs};
     size_t patch = (size_t)size * size * m->out.channels;
-    struct layer *l = model_append(m, kind, out, 0, outputs * (patch + has_bias));
+    struct layer *l = append_layer(m, kind, out, 0, outputs * (patch + has_bias));
     settings_of(l)->convolution.windows = w;
     settings_of(l)->convolution.has_bias = has_bias;
     l->flops = 2. * patch * l->outputs;

@@ -4,7 +4,6 @@
 #include "common/layers/products.h"
 #include "zoo/kernels/element_kernels.h"
 #include "zoo/layers/inner.h"
-#include "zoo/layers/kinds.h"
 
 // Forward and backward drop the same values, because the choice depends only on the seed and on the
 // index of the value in the whole batch, and in the whole model.
@@ -44,12 +43,12 @@ static void dropout_backward(const struct layer *l, const struct pass *pass, con
         drop_all(l, pass, dy, dx, b);
 }
 
-const struct layer_kind dropout = {"dropout", initialise_nothing, dropout_forward, dropout_backward,
-                                   .elementwise = 1};
+const struct layer_kind dropout = {"dropout", initialise_nothing, dropout_forward,
+                                   dropout_backward};
 
 void append_dropout(struct model *m, float rate) {
-    int number = m->count + m->inner_count;
-    struct layer *l = model_append(m, &dropout, m->out, 0, 0);
-    settings_of(l)->dropout = (struct dropping){.rate = rate, .number = number};
+    struct layer *l = append_layer(m, &dropout, m->out, 0, 0);
+    settings_of(l)->dropout = (struct dropping){.rate = rate, .number = layer_number(m)};
+    zoo_layer(l)->elementwise = 1;
     layer_appended(m, l);
 }

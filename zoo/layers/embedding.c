@@ -37,7 +37,7 @@ const struct layer_kind embedding = {"embedding", embedding_initialise, embeddin
 
 void append_embedding(struct model *m, int tokens, int width) {
     int context = m->out.height;
-    struct layer *l = model_append(m, &embedding, (struct shape){context, 1, width}, 0,
+    struct layer *l = append_layer(m, &embedding, (struct shape){context, 1, width}, 0,
                                    ((size_t)tokens + context) * width);
     settings_of(l)->tokens = tokens;
     layer_appended(m, l);

@@ -1,7 +1,37 @@
 #include "zoo/layers/inner.h"
 #include "common/base/minmax.h"
 #include "common/layers/products.h"
-#include "zoo/layers/kinds.h"
+#include <stdlib.h>
+
+void (*append_hook)(struct model *m, struct layer *l);
+
+struct layer *append_layer(struct model *m, const struct layer_kind *kind, struct shape out,
+                           int workspace, size_t parameters) {
+    struct zoo_model *z = m->more = m->more ? m->more : calloc(1, sizeof *z);
+    if (!z)
+        fail("out of memory for the layers of a model");
+    if ((double)out.height * out.width * out.channels >= MOST_VALUES) {
+        z->too_large = 1;
+        out = (struct shape){1, 1, 1};
+    }
+    if (!z->open)
+        return model_append(m, kind, out, workspace, parameters);
+    if (z->count == MOST_INNER_LAYERS)
+        fail("the model has too many layers: raise MOST_INNER_LAYERS in zoo/layers/inner.h");
+    struct layer *l = &z->inner[z->count++];
+    model_add(m, l, kind, out, workspace, parameters);
+    zoo_layer(l)->around = z->open;
+    return l;
+}
+
+void layer_appended(struct model *m, struct layer *l) {
+    if (append_hook)
+        append_hook(m, l);
+}
+
+const struct layer *layer_after(const struct layer *i) {
+    return zoo_layer(i)->inner ? zoo_layer(i)->inner_end : i + 1;
+}
 
 const struct layer *layer_before(const struct layer *first, const struct layer *i) {
     while (layer_after(first) != i)
@@ -10,20 +40,24 @@ const struct layer *layer_before(const struct layer *first, const struct layer *
 }
 
 const struct layer *last_to_write(const struct layer *l) {
-    const struct layer *last = layer_before(l->inner, l->inner_end);
-    return last->kind == &bias ? layer_before(l->inner, last) : last;
+    const struct layer *last = NULL;
+    for (const struct layer *i = zoo_layer(l)->inner; i < zoo_layer(l)->inner_end;
+         i = layer_after(i))
+        if (i->kind != &bias)
+            last = i;
+    return last;
 }
 
 const void *parameters_of_inner(const struct layer *i, const struct pass *pass,
                                 const void *parameters) {
-    return parameter_at(pass, parameters, i->first - i->around->first);
+    return parameter_at(pass, parameters, i->first - zoo_layer(i)->around->first);
 }
 
 const float *inner_forward(const struct layer *first, const struct layer *end,
                            const struct pass *pass, const void *parameters, const float *x,
                            float *y, int b) {
     for (const struct layer *i = first; i < end; i = layer_after(i)) {
-        float *outputs = y + b * i->place;
+        float *outputs = y + b * zoo_layer(i)->place;
         i->kind->forward(i, pass, parameters_of_inner(i, pass, parameters), x, outputs, b);
         x = outputs;
     }
@@ -37,10 +71,11 @@ void inner_backward(const struct layer *first, const struct layer *end, const st
     while (end > first) {
         const struct layer *i = layer_before(first, end);
         const struct layer *before = i > first ? layer_before(first, i) : NULL;
-        float *dx_of_i = before ? dy + b * before->place : dx;
+        float *dx_of_i = before ? dy + b * zoo_layer(before)->place : dx;
         i->kind->backward(i, pass, parameters_of_inner(i, pass, parameters),
-                          before ? y + b * before->place : x, y + b * i->place, dy_of_last, dx_of_i,
-                          gradients + (i->first - i->around->first), b);
+                          before ? y + b * zoo_layer(before)->place : x,
+                          y + b * zoo_layer(i)->place, dy_of_last, dx_of_i,
+                          gradients + (i->first - zoo_layer(i)->around->first), b);
         dy_of_last = dx_of_i;
         end = i;
     }
@@ -48,7 +83,8 @@ void inner_backward(const struct layer *first, const struct layer *end, const st
 
 void inner_initialise(const struct layer *l, float *parameters, size_t first_value, size_t count,
                       uint64_t seed, cudaStream_t stream) {
-    for (const struct layer *i = l->inner; i < l->inner_end; i = layer_after(i)) {
+    for (const struct layer *i = zoo_layer(l)->inner; i < zoo_layer(l)->inner_end;
+         i = layer_after(i)) {
         size_t begin = i->first - l->first, end = begin + i->parameters;
         size_t from = max_size(begin, first_value), to = min_size(end, first_value + count);
         if (from < to)
@@ -59,49 +95,57 @@ void inner_initialise(const struct layer *l, float *parameters, size_t first_val
 
 size_t inner_scratch(const struct layer *l, cudaDataType type, int b) {
     size_t most = 0;
-    for (const struct layer *i = l->inner; i < l->inner_end; i = layer_after(i))
+    for (const struct layer *i = zoo_layer(l)->inner; i < zoo_layer(l)->inner_end;
+         i = layer_after(i))
         if (i->kind->scratch)
             most = max_size(most, i->kind->scratch(i, type, b));
     return most;
 }
 
 struct layer *begin_inner(struct model *m, const struct layer_kind *kind) {
-    struct layer *l = model_append(m, kind, m->out, 0, 0);
-    l->inner = l->inner_end = m->inner + m->inner_count;
-    m->open = l;
+    struct layer *l = append_layer(m, kind, m->out, 0, 0);
+    struct zoo_model *z = zoo_model(m);
+    zoo_layer(l)->inner = zoo_layer(l)->inner_end = z->inner + z->count;
+    z->open = l;
     return l;
 }
 
-// Gives the inner layers their places. A bias works where the layer before it writes. The last
-// layer of a block writes to the outputs of the block, and that of a sublayer to scratch memory.
-// All others write to the workspace.
+// Gives the inner layers their places: one after the other in the workspace, and for the last one
+// of a block or a sublayer, the outputs. A bias works where the layer before it writes.
 static void lay_out(struct layer *l, cudaDataType type) {
     const struct layer *last = l->kind == &residual ? NULL : last_to_write(l);
-    size_t place = l->outputs + (last ? last->workspace : 0), before = 0;
-    for (struct layer *i = l->inner; i < l->inner_end; i = (struct layer *)layer_after(i)) {
-        i->place = i == last ? 0 : i->kind == &bias ? before : place;
-        before = i->place;
-        if (i != last && i->kind != &bias)
-            place += output_floats(i, type) + i->workspace;
+    size_t end = l->outputs + (last ? last->workspace : 0), place = 0;
+    for (struct layer *i = zoo_layer(l)->inner; i < zoo_layer(l)->inner_end;
+         i = (struct layer *)layer_after(i)) {
+        if (i == last) {
+            place = 0;
+        } else if (i->kind != &bias) {
+            place = end;
+            end += output_floats(i, type) + i->workspace;
+        }
+        zoo_layer(i)->place = place;
     }
-    l->workspace = (int)min_size(place - l->outputs, MOST_VALUES + 1);
+    l->workspace = (int)min_size(end - l->outputs, MOST_VALUES + 1);
 }
 
 void end_inner(struct model *m) {
-    struct layer *l = m->open;
+    struct zoo_model *z = zoo_model(m);
+    struct layer *l = z->open;
     l->out = m->out;
     l->outputs = shape_size(l->out);
-    l->inner_end = m->inner + m->inner_count;
     l->parameters = m->parameters - l->first;
-    for (struct layer *i = l->inner; i < l->inner_end; i = (struct layer *)layer_after(i))
+    zoo_layer(l)->inner_end = z->inner + z->count;
+    for (const struct layer *i = zoo_layer(l)->inner; i < zoo_layer(l)->inner_end;
+         i = layer_after(i))
         l->flops += i->flops;
     lay_out(l, CUDA_R_32F);
-    m->too_large |= l->workspace > MOST_VALUES;
-    m->open = l->around;
+    z->too_large |= l->workspace > MOST_VALUES;
+    z->open = zoo_layer(l)->around;
 }
 
 cudaDataType value_type(const struct layer *l, cudaDataType type) {
-    return l->around && l->around->kind == &sublayer ? type : CUDA_R_32F;
+    const struct layer *around = zoo_layer(l)->around;
+    return around && around->kind == &sublayer ? type : CUDA_R_32F;
 }
 
 size_t output_floats(const struct layer *l, cudaDataType type) {
@@ -114,11 +158,15 @@ float *workspace_of(const struct layer *l, cudaDataType type, float *y, int b) {
     return y + b * output_floats(l, type);
 }
 
+static void store_values_of(struct layer *l, cudaDataType type) {
+    for (struct layer *i = zoo_layer(l)->inner; i < zoo_layer(l)->inner_end;
+         i = (struct layer *)layer_after(i))
+        store_values_of(i, type);
+    if (l->kind == &block || l->kind == &sublayer)
+        lay_out(l, type);
+}
+
 void store_values(struct model *m, cudaDataType type) {
-    for (struct layer *l = m->inner; l < m->inner + m->inner_count; l++)
-        if (l->kind == &sublayer)
-            lay_out(l, type);
     for (struct layer *l = m->layers; l < m->layers + m->count; l++)
-        if (l->kind == &block || l->kind == &sublayer)
-            lay_out(l, type);
+        store_values_of(l, type);
 }

@@ -7,7 +7,27 @@
 // with floats. All other arrays are floats: those outside of sublayers, statistics, and gradients
 // of parameters. Values are kernels' arguments with a type (zoo/kernels/value_kernels.h).
 #pragma once
-#include "common/models/model.h"
+#include "zoo/layers/kinds.h"
+
+// The member more of a model.
+enum { MOST_INNER_LAYERS = 15 * MOST_LAYERS };
+struct zoo_model {
+    struct layer inner[MOST_INNER_LAYERS]; // those that other layers consist of
+    int count;                             // of inner
+    struct layer *open; // the layer to which inner layers are being appended, or NULL
+    int too_large;      // 1: a layer has more values than an int can count
+};
+
+static inline struct zoo_model *zoo_model(const struct model *m) {
+    return m->more;
+}
+
+// Returns the number of the layer that has been appended last, with inner layers.
+static inline int layer_number(const struct model *m) {
+    return m->count + zoo_model(m)->count - 1;
+}
+
+enum { MOST_VALUES = 1 << 30 }; // of a sample in a layer, in its outputs or its workspace
 
 // Returns the type of the values of a layer, in a pass of this type.
 cudaDataType value_type(const struct layer *layer, cudaDataType type);
@@ -22,19 +42,21 @@ float *workspace_of(const struct layer *layer, cudaDataType type, float *y, int 
 // have room for floats.
 void store_values(struct model *model, cudaDataType type);
 
-// Returns the layer before i in the list of inner layers that begins with first.
+// Return the layer after i in its list of inner layers, and the one before it in the list that
+// begins with first. The inner layers of i are not in this list.
+const struct layer *layer_after(const struct layer *i);
 const struct layer *layer_before(const struct layer *first, const struct layer *i);
 
-// Returns the last inner layer, or the one before it if that is a bias.
+// Returns the last inner layer that is no bias.
 const struct layer *last_to_write(const struct layer *layer);
 
 // Returns the parameters of an inner layer, from those of the layer around it.
 const void *parameters_of_inner(const struct layer *inner, const struct pass *pass,
                                 const void *parameters);
 
-// Appends a layer of this kind. All layers up to end_inner are its inner ones. end_inner gives them
-// their places: the last one of a block writes the outputs of the block, that of a sublayer writes
-// to scratch memory, and all others write to the workspace.
+// Appends a layer of this kind. All layers of the zoo up to end_inner are its inner ones. end_inner
+// gives them their places: the last one of a block writes the outputs of the block, that of a
+// sublayer writes to scratch memory, and all others write to the workspace.
 struct layer *begin_inner(struct model *m, const struct layer_kind *kind);
 void end_inner(struct model *m);
 

@@ -16,7 +16,7 @@ struct dropping {
 };
 
 // The settings of each kind.
-union __attribute__((may_alias)) settings {
+union settings {
     struct {
         struct heads {
             int tokens, heads, width; // of a head
@@ -43,11 +43,37 @@ union __attribute__((may_alias)) settings {
         float deviation;     // of the initial weights
     } linear;
 };
-static_assert(sizeof(union settings) <= SETTINGS_SIZE * sizeof(uint64_t), "raise SETTINGS_SIZE");
+
+// The member more of a layer.
+struct __attribute__((may_alias)) zoo_layer {
+    // A layer may consist of inner layers, such as those of a block: the layers from inner to
+    // inner_end, or NULL if there are none. The member around of an inner layer points back to the
+    // layer that it is a part of. The outputs of an inner layer begin at float place * b of that
+    // layer's outputs and workspace.
+    struct layer *inner, *inner_end, *around;
+    size_t place;
+    int elementwise; // 1: an output depends on one input and, with parameters, on a bias
+    union settings settings;
+};
+static_assert(sizeof(struct zoo_layer) <= sizeof((struct layer *)0)->more, "raise its size");
+
+static inline struct zoo_layer *zoo_layer(const struct layer *l) {
+    return (struct zoo_layer *)l->more;
+}
 
 static inline union settings *settings_of(const struct layer *l) {
-    return (union settings *)l->settings;
+    return &zoo_layer(l)->settings;
 }
+
+// Appends a layer to the model, or to the inner layers if a layer is open (zoo/layers/inner.h). The
+// caller sets the settings of its kind.
+struct layer *append_layer(struct model *m, const struct layer_kind *kind, struct shape out,
+                           int workspace, size_t parameters);
+
+// The functions that append layers with products, attention or dropout call layer_appended when the
+// layer is complete. It calls append_hook if that is set, which may change the layer and the model.
+extern void (*append_hook)(struct model *m, struct layer *l);
+void layer_appended(struct model *m, struct layer *l);
 
 // In training, each value becomes 0 with probability rate, and x / (1 - rate) otherwise, so the
 // expected value stays x, as in torch.nn.Dropout. In evaluation, y = x. The layer has no

@@ -5,7 +5,6 @@
 #include "zoo/kernels/element_kernels.h"
 #include "zoo/kernels/value_kernels.h"
 #include "zoo/layers/inner.h"
-#include "zoo/layers/kinds.h"
 
 static void linear_initialise(const struct layer *l, float *parameters, size_t first_value,
                               size_t count, uint64_t seed, cudaStream_t stream) {
@@ -58,7 +57,7 @@ const struct layer_kind linear = {"linear", linear_initialise, linear_forward, l
 void append_linear(struct model *m, int outputs, float deviation) {
     int rows = m->out.height, inputs = m->out.channels;
     struct layer *l =
-        model_append(m, &linear, (struct shape){rows, 1, outputs}, 0, (size_t)inputs * outputs);
+        append_layer(m, &linear, (struct shape){rows, 1, outputs}, 0, (size_t)inputs * outputs);
     settings_of(l)->linear.rows = rows;
     settings_of(l)->linear.inputs = inputs;
     settings_of(l)->linear.outputs = outputs;
@@ -97,11 +96,10 @@ static size_t bias_scratch(const struct layer *l, cudaDataType type, int b) {
     return (size_t)column_slices(b * l->in.height) * l->in.channels * sizeof(float);
 }
 
-const struct layer_kind bias = {"bias",        bias_initialise, bias_forward,
-                                bias_backward, bias_scratch,    1};
+const struct layer_kind bias = {"bias", bias_initialise, bias_forward, bias_backward, bias_scratch};
 
 static void append_with_bias(struct model *m, const struct layer_kind *kind) {
-    model_append(m, kind, m->out, 0, m->out.channels);
+    zoo_layer(append_layer(m, kind, m->out, 0, m->out.channels))->elementwise = 1;
 }
 
 void append_bias(struct model *m) {
@@ -121,8 +119,8 @@ static void gelu_backward(const struct layer *l, const struct pass *pass, const 
                        pass->stream);
 }
 
-const struct layer_kind gelu_layer = {"gelu",        bias_initialise, gelu_forward,
-                                      gelu_backward, bias_scratch,    1};
+const struct layer_kind gelu_layer = {"gelu", bias_initialise, gelu_forward, gelu_backward,
+                                      bias_scratch};
 
 void append_gelu(struct model *m) {
     append_with_bias(m, &gelu_layer);

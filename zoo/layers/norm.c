@@ -1,7 +1,6 @@
 #include "common/base/minmax.h"
 #include "common/layers/products.h"
 #include "zoo/layers/inner.h"
-#include "zoo/layers/kinds.h"
 
 // A process may store only a part of the layer, such as the last scales and the first shifts.
 static void norm_initialise(const struct layer *l, float *parameters, size_t first_value,
@@ -65,7 +64,7 @@ const struct layer_kind layer_normalisation = {"layer_norm", norm_initialise, no
 static void append_norm(struct model *m, const struct layer_kind *kind, int pixels, int groups) {
     int samples = m->out.height * m->out.width / pixels;
     struct layer *l =
-        model_append(m, kind, m->out, 2 * samples * groups, 2 * (size_t)m->out.channels);
+        append_layer(m, kind, m->out, 2 * samples * groups, 2 * (size_t)m->out.channels);
     settings_of(l)->norm.pixels = pixels;
     settings_of(l)->norm.groups = groups;
 }

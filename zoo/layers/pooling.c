@@ -24,7 +24,7 @@ void append_max_pooling(struct model *m, int size) {
                         .height = m->out.height / size,
                         .width = m->out.width / size};
     struct layer *l =
-        model_append(m, &max_pooling, (struct shape){w.height, w.width, m->out.channels}, 0, 0);
+        append_layer(m, &max_pooling, (struct shape){w.height, w.width, m->out.channels}, 0, 0);
     settings_of(l)->pool = w;
 }
 
@@ -45,5 +45,5 @@ const struct layer_kind mean_pooling = {"mean_pooling", initialise_nothing, mean
                                         mean_backward};
 
 void append_mean_pooling(struct model *m) {
-    model_append(m, &mean_pooling, (struct shape){1, 1, m->out.channels}, 0, 0);
+    append_layer(m, &mean_pooling, (struct shape){1, 1, m->out.channels}, 0, 0);
 }

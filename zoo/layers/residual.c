@@ -5,13 +5,13 @@
 #include "common/layers/products.h"
 #include "zoo/kernels/element_kernels.h"
 #include "zoo/layers/inner.h"
-#include "zoo/layers/kinds.h"
 
 static void residual_forward(const struct layer *l, const struct pass *pass, const void *parameters,
                              const float *x, float *y, int b) {
     const struct layer *shortcut = settings_of(l)->residual.shortcut;
-    const float *sum = inner_forward(l->inner, shortcut, pass, parameters, x, y, b);
-    const float *other = inner_forward(shortcut, l->inner_end, pass, parameters, x, y, b);
+    const float *sum = inner_forward(zoo_layer(l)->inner, shortcut, pass, parameters, x, y, b);
+    const float *other =
+        inner_forward(shortcut, zoo_layer(l)->inner_end, pass, parameters, x, y, b);
     add_relu(sum, other, y, (size_t)b * l->outputs, pass->stream);
 }
 
@@ -21,7 +21,7 @@ static void branch_backward(const struct layer *l, const struct layer *first,
                             const struct layer *end, const struct pass *pass,
                             const void *parameters, const float *x, float *y, float *dy, float *dx,
                             float *gradients, int b) {
-    float *dy_of_last = dy + b * layer_before(first, end)->place;
+    float *dy_of_last = dy + b * zoo_layer(layer_before(first, end))->place;
     CUDA_CHECK(cudaMemcpyAsync(dy_of_last, dy, (size_t)b * l->outputs * sizeof *dy,
                                cudaMemcpyDeviceToDevice, pass->stream));
     inner_backward(first, end, pass, parameters, x, y, dy, dy_of_last, dx, gradients, b);
@@ -31,13 +31,14 @@ static void branch_backward(const struct layer *l, const struct layer *first,
 static void residual_backward(const struct layer *l, const struct pass *pass,
                               const void *parameters, const float *x, float *y, float *dy,
                               float *dx, float *gradients, int b) {
-    const struct layer *shortcut = settings_of(l)->residual.shortcut, *end = l->inner_end;
+    const struct layer *shortcut = settings_of(l)->residual.shortcut,
+                       *end = zoo_layer(l)->inner_end;
     size_t inputs = (size_t)b * l->inputs;
     float *dx_of_shortcut = dx ? dx + inputs : NULL;
     relu_backward(dy, y, (size_t)b * l->outputs, pass->stream);
     if (shortcut < end)
         branch_backward(l, shortcut, end, pass, parameters, x, y, dy, dx_of_shortcut, gradients, b);
-    branch_backward(l, l->inner, shortcut, pass, parameters, x, y, dy, dx, gradients, b);
+    branch_backward(l, zoo_layer(l)->inner, shortcut, pass, parameters, x, y, dy, dx, gradients, b);
     if (dx)
         add_to(dx, shortcut < end ? dx_of_shortcut : dy, inputs, pass->stream);
 }
@@ -50,12 +51,14 @@ void begin_residual(struct model *m) {
 }
 
 void begin_shortcut(struct model *m) {
-    settings_of(m->open)->residual.shortcut = m->inner + m->inner_count;
-    m->out = m->open->in;
+    struct zoo_model *z = zoo_model(m);
+    settings_of(z->open)->residual.shortcut = z->inner + z->count;
+    m->out = z->open->in;
 }
 
 void end_residual(struct model *m) {
-    struct layer *l = m->open, *end = m->inner + m->inner_count;
+    struct zoo_model *z = zoo_model(m);
+    struct layer *l = z->open, *end = z->inner + z->count;
     if (!settings_of(l)->residual.shortcut)
         settings_of(l)->residual.shortcut = end;
     end_inner(m);

@@ -4,7 +4,6 @@
 #include "common/layers/products.h"
 #include "zoo/kernels/value_kernels.h"
 #include "zoo/layers/inner.h"
-#include "zoo/layers/kinds.h"
 
 // Only the sum needs the outputs of the body, so they lie in scratch memory, after that of the
 // inner layers. In backward, the rounded dy lies there.
@@ -20,10 +19,11 @@ static void sublayer_forward(const struct layer *l, const struct pass *pass, con
                              const float *x, float *y, int b) {
     const struct layer *last = last_to_write(l), *end = layer_after(last);
     float *body = body_of(l, pass, b);
-    const float *x_of_last = inner_forward(l->inner, last, pass, parameters, x, y, b);
+    const float *x_of_last = inner_forward(zoo_layer(l)->inner, last, pass, parameters, x, y, b);
     last->kind->forward(last, pass, parameters_of_inner(last, pass, parameters), x_of_last, body,
                         b);
-    add_values(x, body, end < l->inner_end ? parameters_of_inner(end, pass, parameters) : NULL, y,
+    add_values(x, body,
+               end < zoo_layer(l)->inner_end ? parameters_of_inner(end, pass, parameters) : NULL, y,
                b * l->out.height, l->out.channels, pass->type, pass->stream);
 }
 
@@ -31,15 +31,16 @@ static void sublayer_forward(const struct layer *l, const struct pass *pass, con
 static void sublayer_backward(const struct layer *l, const struct pass *pass,
                               const void *parameters, const float *x, float *y, float *dy,
                               float *dx, float *gradients, int b) {
-    const struct layer *norm = l->inner, *end = layer_after(last_to_write(l));
+    const struct layer *norm = zoo_layer(l)->inner, *end = layer_after(last_to_write(l));
     int rows = b * l->out.height, cols = l->out.channels, narrow = pass->type != CUDA_R_32F;
     float *dbody = narrow ? body_of(l, pass, b) : dy;
-    if (end < l->inner_end)
+    if (end < zoo_layer(l)->inner_end)
         sum_columns(dy, CUDA_R_32F, narrow ? (void *)dbody : NULL,
                     gradients + (end->first - l->first), pass->scratch, rows, cols, pass->stream);
     else if (narrow)
         to_bfloat16((void *)dbody, dy, (size_t)rows * cols, pass->stream);
-    float *normalised = y + b * norm->place, *dnormalised = dy + b * norm->place;
+    float *normalised = y + b * zoo_layer(norm)->place,
+          *dnormalised = dy + b * zoo_layer(norm)->place;
     inner_backward(layer_after(norm), end, pass, parameters, normalised, y, dy, dbody, dnormalised,
                    gradients, b);
     norm_backward_adding(norm, pass, parameters_of_inner(norm, pass, parameters), x, normalised,

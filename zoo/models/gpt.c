@@ -1,7 +1,6 @@
 #include "common/training/training_options.h"
 #include "zoo/data/sources.h"
 #include "zoo/layers/inner.h"
-#include "zoo/layers/kinds.h"
 #include "zoo/models/models.h"
 #include "zoo/zoo_options.h"
 #include <math.h>

@@ -1,7 +1,7 @@
 // The models, one per file of this folder. A new model needs a new file, a line here, and its place
 // in the list in zoo/zoo.c. Its settings are options (zoo/zoo_options.c).
 #pragma once
-#include "common/models/model.h"
+#include "common/training/catalogue.h"
 
 // The convolutional network of PyTorch's MNIST example
 // (https://github.com/pytorch/examples/blob/main/mnist/main.py). Its dropout has the rates 0.25 and

@@ -1,7 +1,6 @@
 #include "zoo/models/summary.h"
 #include "common/training/report.h"
 #include "zoo/layers/inner.h"
-#include "zoo/layers/kinds.h"
 #include <stdio.h>
 
 enum { NUMBER_SIZE = 32 };
@@ -41,12 +40,13 @@ static double activation_bytes(const struct layer *l) {
 
 static void print_layer(const struct layer *l, int depth) {
     char name[64], shape[64];
+    const struct zoo_layer *z = zoo_layer(l);
     int in_shortcut =
-        l->around && l->around->kind == &residual && l >= settings_of(l->around)->residual.shortcut;
+        z->around && z->around->kind == &residual && l >= settings_of(z->around)->residual.shortcut;
     snprintf(name, sizeof name, "%*s%s%s", 2 * depth, "", in_shortcut ? "shortcut " : "",
              l->kind->name);
     print_row(name, describe(shape, l->out), l->parameters, l->flops, activation_bytes(l));
-    for (const struct layer *i = l->inner; i < l->inner_end; i = layer_after(i))
+    for (const struct layer *i = z->inner; i < z->inner_end; i = layer_after(i))
         print_layer(i, depth + 1);
 }
 
