@@ -33,8 +33,8 @@ first='
 7|07_large_models/train.c|forward,backward,clip_gradients,train_step|the training loop, with all options
 7|07_large_models/units.h|all|units of layers and groups of ranks
 8|08_pipeline/pipeline.h|all|what a stage stores, and what it sends
-8|changes|diff48|a stage computes micro-batches, in three loops
-8|08_pipeline/pipeline.c|cut_layers,count_forwards,divide_layers,exchange|how the model is cut, how many forwards come first, and how two stages exchange values
+8|08_pipeline/train.c|run_forwards,run_batch,backward|the three loops, and the sum of all micro-batches
+8|08_pipeline/pipeline.c|count_forwards,exchange|how many forwards come first, and how two stages exchange values
 9|09_tensor/divided.h|all|what a part is
 9|09_tensor/divided.c|begins_pair,divide,second_forward,first_backward,shard_layer|which layers are a pair, where the parts sum their shares, and which parameters a part has
 9|09_tensor/tensor.h|all|what a rank knows of the other parts
@@ -58,6 +58,8 @@ second='
 7|changes|diff57|what each option adds
 7|07_large_models/units.c|all|which rank stores which shard, and gathering in bfloat16
 7|07_large_models/saving.c|all|one file from many shards
+8|changes|diff48|a stage computes micro-batches
+8|08_pipeline/pipeline.c|cut_layers,divide_layers|how the model is cut
 '
 entries=$first$second
 
