@@ -38,6 +38,10 @@ check() { # CHECK [FOLDER]
     check pages
 }
 
+@test "a printed page is light, has no buttons, and is not cut" {
+    check paper
+}
+
 @test "a search finds all-reduce, and the keyboard opens the pages found" {
     check search
 }

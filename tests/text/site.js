@@ -1,5 +1,5 @@
 // site.js CHECK FOLDER: checks the web site in this folder, and prints a line for each problem. CHECK is links (all files and
-// anchors exist, nothing comes from another host), pages (no script fails, no page is wider than a phone), search or
+// anchors exist, nothing comes from another host), pages (no script fails, no page is wider than a phone), paper, search or
 // players. NODE_PATH holds playwright-core; Chromium opens the pages from the disk.
 const fs = require("node:fs");
 const path = require("node:path");
@@ -44,6 +44,26 @@ async function pages(context) {
         const fits = ".table:has([href^='09_tensor']), [data-kind=ring] .drawing, [data-kind=film] .drawing"; // other tables and drawings scroll
         if (await tab.$$eval(fits, (all) => all.some((one) => one.scrollWidth > one.clientWidth)))
             report(here, `the table of steps, the ring or the film is wider than a phone`);
+    }
+}
+
+// A page on A4 paper, printed by a reader of the dark theme.
+async function paper(context) {
+    const tab = await context.newPage();
+    await tab.setViewportSize({ width: 718, height: 1047 });
+    await tab.emulateMedia({ media: "print" });
+    for (const page of all.filter((page, i) => !/\/(source|exercises)\//.test(page) || i % 12 === 0)) {
+        await tab.goto(`file://${page}`);
+        const found = await tab.evaluate(() => {
+            document.documentElement.dataset.theme = "dark";
+            const shown = [...document.querySelectorAll("main, main *")].filter((one) => one instanceof HTMLElement && one.checkVisibility());
+            const cut = shown.filter((one) => one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).display !== "inline");
+            const ground = getComputedStyle(document.documentElement).backgroundColor;
+            return [...cut.map((one) => `${one.tagName} ${one.className} is cut: ${one.textContent.slice(0, 60)}`),
+                ...ground === "rgb(255, 255, 255)" ? [] : [`the paper is ${ground}`],
+                ...shown.filter((one) => one.matches("button, input")).map((one) => `${one.outerHTML} does nothing there`)];
+        });
+        found.forEach((text) => report(page, text));
     }
 }
 
@@ -101,7 +121,7 @@ async function players(context) {
         const browser = await chromium.launch({ executablePath: process.env.CHROME_PATH, args: ["--no-sandbox"], timeout });
         const context = await browser.newContext();
         context.setDefaultTimeout(timeout);
-        await { pages, search, players }[check](context);
+        await { pages, paper, search, players }[check](context);
         await browser.close();
     }
     console.log(problems.slice(0, 30).join("\n"));
