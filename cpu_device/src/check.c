@@ -2,9 +2,6 @@
 #include "comm.h"
 #include "internal.h"
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 // How many streams the checker tells apart. All further ones count as one stream, so it finds
 // nothing between their operations.

@@ -6,9 +6,6 @@
 // are always reduced in the order of the ranks, so a sum has the same bits on every rank.
 #include "messages.h"
 #include "reduce.h"
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;

@@ -12,9 +12,6 @@
 #include <limits.h>
 #include <nccl.h>
 #include <netinet/in.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdint.h>
 
 // The data of a message are a chunk of a rank's part. If chunks are large, a peer reads data long
 // after their owner wrote them. By then, the data lie in the cache that all cores share, and no

@@ -1,10 +1,7 @@
 // How communicators are made, split and ended.
 #include "check.h"
 #include "comm.h"
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 // Other threads use the communicators of this list, so each enters it when it is complete.

@@ -1,10 +1,5 @@
 // Counts what the program asks the device to do (CPU_DEVICE_COUNTS).
 #include "internal.h"
-#include <errno.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static atomic_long counts[CPU_COUNTED];
 

@@ -4,8 +4,6 @@
 #include "product.h"
 #include "sgemm.h"
 #include <cublas_v2.h>
-#include <stdint.h>
-#include <stdlib.h>
 
 struct cublasContext {
     int device;

@@ -4,8 +4,6 @@
 #include "product.h"
 #include <cublasLt.h>
 #include <limits.h>
-#include <stdlib.h>
-#include <string.h>
 
 // What the program's descriptors point to.
 struct description {

@@ -4,15 +4,10 @@
 #include "record.h"
 #include "sgemm.h"
 #include <ctype.h>
-#include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 uint64_t cpu_chaos_seed;
 static int device_count, physical[CPU_MAX_DEVICES];

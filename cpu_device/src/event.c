@@ -3,7 +3,6 @@
 // another stream (cudaStreamWaitEvent) and the host (cudaEventSynchronize) wait for the last record
 // of an event. A record lives until the last of them has seen its completion.
 #include "stream.h"
-#include <stdlib.h>
 
 pthread_cond_t cpu_event_completed = PTHREAD_COND_INITIALIZER;
 static struct CUevent_st *events; // that live

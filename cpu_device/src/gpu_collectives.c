@@ -15,10 +15,6 @@
 // The constants without another source fit the published tables of tests/test_published.c.
 #include "comm.h"
 #include "gpu_rates.h"
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
 enum algorithm { RING, TREE, NVLS, NVLS_TREE, ALGORITHMS }; // NVLS_TREE: NVLS between nodes

@@ -1,10 +1,6 @@
 #include "gpu_rates.h"
 #include "internal.h"
 #include <ctype.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 const struct cpu_model *cpu_model;
 int cpu_computes = 1;

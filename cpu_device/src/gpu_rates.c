@@ -1,10 +1,5 @@
 #include "gpu_rates.h"
 #include "internal.h"
-#include <errno.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { RATES = 27, MODELS = 5 };
 

@@ -1,9 +1,6 @@
 // CUDA graphs that come from capturing a stream. A captured graph is the list of the operations
 // that the stream would have run. A launch is one operation, which runs the list.
 #include "stream.h"
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 struct node {
     struct operation operation;

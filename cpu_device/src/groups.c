@@ -1,7 +1,6 @@
 // Groups: the calls of a thread wait in a list until the group ends. A call outside a group is a
 // group of its own.
 #include "comm.h"
-#include <stdlib.h>
 
 struct queued {
     struct work *work;

@@ -10,9 +10,16 @@
 #pragma once
 #include "../include/cpu_device.h"
 #include "gpu_model.h"
+// What almost every file needs.
+#include <errno.h>
+#include <math.h>
 #include <pthread.h>
-#include <stddef.h>
+#include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #define CPU_MAX_DEVICES 64
 

@@ -7,16 +7,11 @@
 // 3. Ranks of different hosts connect.
 // 4. When all ranks are ready, the root tells them to continue.
 #include "meet.h"
-#include <errno.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 static uint64_t hash(uint64_t h, const char *text) { // FNV-1a
     for (; *text; text++)

@@ -12,18 +12,11 @@
 // while a copy may read it.
 #include "check.h"
 #include "internal.h"
-#include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 struct allocation {
     uintptr_t start;

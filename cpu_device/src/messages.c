@@ -1,8 +1,5 @@
 // Messages between two ranks. comm.h explains the rings that hold them.
 #include "messages.h"
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 int cpu_has_room(const struct channel *ch) {
     return atomic_load_explicit(&ch->out->written, memory_order_relaxed) -

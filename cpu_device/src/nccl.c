@@ -3,9 +3,6 @@
 #include "comm.h"
 #include "reduce.h"
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static pthread_mutex_t text_lock = PTHREAD_MUTEX_INITIALIZER;
 static char last_error[640], wait_text[WHY_BYTES];

@@ -4,11 +4,9 @@
 // lost its power from one that computes. Frames use the byte order of the machine, so all hosts of
 // a run must have the same one.
 #include "comm.h"
-#include <errno.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 enum { LINGER_SECONDS = 1 };
 enum frame_kind { DATA = 1, WAITS, FAILED, BYE };

@@ -4,12 +4,8 @@
 // then they sleep. The threads of an OpenMP runtime would spin for milliseconds, and slow down
 // other processes on the same cores.
 #include "internal.h"
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <stdlib.h>
 
 enum { MOST_THREADS = 256, PIECES_PER_THREAD = 4 };
 

@@ -5,10 +5,8 @@
 // the data. The memory of a rank that has died stays until its peers have ended the communicator.
 #include "comm.h"
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 void cpu_offer_memory(struct peer *self) {
     struct cpu_heap heap = cpu_heap();

@@ -4,8 +4,6 @@
 #include "internal.h"
 #include "record.h"
 #include "sgemm.h"
-#include <stdlib.h>
-#include <string.h>
 
 // Returns the status of a launch. cuBLAS contains a CUDA runtime of its own, so its errors do not
 // become the last error of the program.

@@ -2,11 +2,7 @@
 // is a thread that usually belongs to rank 0's process, and ends with that process. So it writes to
 // rank 0 last.
 #include "meet.h"
-#include <errno.h>
 #include <netdb.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 

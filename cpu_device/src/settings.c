@@ -1,10 +1,6 @@
 // The environment variables of the CPU device. A misspelt one must not pass in silence: the program
 // would run without the checker or the model that its user has asked for.
 #include "internal.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static const struct setting {
     const char *name;

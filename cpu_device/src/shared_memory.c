@@ -1,14 +1,10 @@
 // The memory that the ranks of a host share: the first rank makes it, and passes it to the others.
 #include "meet.h"
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 // As long as a few hundred yields on an idle core.
 static const double PATIENCE_SECONDS = 2e-4;

@@ -1,16 +1,11 @@
 // Sockets for ranks that meet (meet.h).
 #include "meet.h"
-#include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 static socklen_t address_bytes(const union address *a) {
     return a->any.sa_family == AF_INET6 ? sizeof a->v6 : sizeof a->v4;

@@ -3,13 +3,7 @@
 // of this file are modelled times, a stream with the thread that runs its operations, the launch of
 // an operation, calls for streams, waits of the host, and the end. event.c has events.
 #include "stream.h"
-#include <errno.h>
-#include <math.h>
 #include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 // Of a thread: the usual size, even if ulimit -s gives the program less.

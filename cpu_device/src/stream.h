@@ -3,7 +3,6 @@
 #pragma once
 #include "check.h"
 #include "internal.h"
-#include <stdatomic.h>
 
 enum {
     CPU_RING = 1024

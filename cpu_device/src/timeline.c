@@ -1,8 +1,6 @@
 // The record of what the device did and when, from cpu_record_events until the program exits.
 #include "internal.h"
 #include <nvtx3/nvToolsExt.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { MOST_DEPTH = 32, MOST_EVENTS = 1 << 20 };
 

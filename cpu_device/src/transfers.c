@@ -2,9 +2,6 @@
 // of both ranks connect.
 #include "messages.h"
 #include "reduce.h"
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 // The connection.

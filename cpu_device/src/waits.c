@@ -2,16 +2,11 @@
 // times a second whether a peer has died, has failed, makes another call, or keeps it waiting for
 // too long. Then it gives up, and tells all ranks why.
 #include "messages.h"
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <math.h>
 #include <sched.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { SPINS = 100, YIELDS = 10 };
 static const double CHECK_SECONDS = 0.25;

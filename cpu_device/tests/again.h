@@ -2,7 +2,6 @@
 // its own.
 #pragma once
 #include "test.h"
-#include <sys/wait.h>
 
 // Runs the program with these variables and this argument. Returns its exit code, or the number of
 // a signal with a minus. output [size] gets what it prints to stdout and stderr.

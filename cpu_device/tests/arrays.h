@@ -6,7 +6,6 @@
 #include "sanitized.h"
 #include "test.h"
 #include <cuda_runtime.h>
-#include <math.h>
 
 #define OK(call) assert_int_equal(call, 0) // of CUDA or cuBLAS
 

@@ -1,6 +1,5 @@
 #include "ranks.h"
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>

@@ -9,10 +9,6 @@
 #include "sanitized.h"
 #include "test.h"
 #include <nccl.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <sys/wait.h>
-#include <time.h>
 
 enum {
     MOST_RANKS = 8,

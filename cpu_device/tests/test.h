@@ -1,13 +1,20 @@
 // What all test programs in C share. TEST(name) { ... } is a test: it registers itself, and
 // run_all_tests runs all tests of the program in the order of the source.
 #pragma once
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 // cmocka needs some of the headers above.
 #include <cmocka.h>

@@ -5,10 +5,8 @@
 #include "rules.h"
 #include <cublasLt.h>
 #include <nccl.h>
-#include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
-#include <stdatomic.h>
 
 enum { BYTES = 4096 };
 

@@ -7,10 +7,7 @@
 #include "kernels.h"
 #include <cublasLt.h>
 #include <nccl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 
 // Any call of CUDA, cuBLAS or NCCL.
 #define OK(call)                                                                                   \

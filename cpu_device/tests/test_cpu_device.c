@@ -7,15 +7,10 @@
 #include "again.h"
 #include "sanitized.h"
 #include <cublas_v2.h>
-#include <math.h>
 #include <nccl.h>
 #include <semaphore.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <time.h>
 
 #define OK(call) assert_int_equal(call, cudaSuccess)
 #define REFUSED(error, call) assert_int_equal(call, error)

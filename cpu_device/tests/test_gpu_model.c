@@ -5,7 +5,6 @@
 #include "one_transfer.h"
 #include "test.h"
 #include <fcntl.h>
-#include <sys/wait.h>
 
 static const double MIB = 1048576;
 static int all[CPU_MAX_DEVICES]; // devices 0, 1, ...

@@ -4,9 +4,7 @@
 #include "../src/internal.h"
 #include "rules.h"
 #include <cublas_v2.h>
-#include <pthread.h>
 #include <semaphore.h>
-#include <stdatomic.h>
 
 // A test without a row in the tables.
 #define CHECKS(name) REFUSES(name, "", "", "", 0, GOES)

@@ -6,7 +6,6 @@
 #include "nccl_ranks.h"
 #include "one_transfer.h"
 #include <cublas_v2.h>
-#include <pthread.h>
 
 enum { MB = 1000000 };
 static const double LAUNCH = 2, EVENT = 1, COLLECTIVE = 6, WAKE = 3, LATENCY = 4, GAP = 1,

@@ -2,7 +2,6 @@
 #include "nccl_ranks.h"
 #include <dirent.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
