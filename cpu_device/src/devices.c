@@ -128,6 +128,18 @@ cudaError_t cpu_begin(int valid) {
     return cpu_error(error || valid ? error : cudaErrorInvalidValue);
 }
 
+cudaError_t cpu_begin_locked(int valid) {
+    cudaError_t error = cpu_begin(valid);
+    if (!error)
+        pthread_mutex_lock(&cpu_lock);
+    return error;
+}
+
+cudaError_t cpu_end(cudaError_t error) {
+    pthread_mutex_unlock(&cpu_lock);
+    return cpu_error(error);
+}
+
 int cpu_is_forked(void) {
     return forked;
 }

@@ -18,18 +18,13 @@ static struct CUevent_st **find_event(cudaEvent_t event) {
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
     unsigned known = cudaEventBlockingSync | cudaEventDisableTiming;
-    cudaError_t error = cpu_begin(event && !(flags & ~known));
+    cudaError_t error = cpu_begin_locked(event && !(flags & ~known));
     if (error)
         return error;
     struct CUevent_st *e = cpu_new(sizeof *e);
-    e->flags = flags;
-    e->device = cpu_current_device();
-    pthread_mutex_lock(&cpu_lock);
-    e->next = events;
-    events = e;
-    pthread_mutex_unlock(&cpu_lock);
-    *event = e;
-    return cudaSuccess;
+    *e = (struct CUevent_st){flags, cpu_current_device(), NULL, events};
+    *event = events = e;
+    return cpu_end(cudaSuccess);
 }
 
 cudaError_t cudaEventCreate(cudaEvent_t *event) {
@@ -210,10 +205,9 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) {
-    cudaError_t error = cpu_begin(ms != NULL);
+    cudaError_t error = cpu_begin_locked(ms != NULL);
     if (error)
         return error;
-    pthread_mutex_lock(&cpu_lock);
     int live = *find_event(start) && *find_event(end) && start->device == end->device;
     int timed = live && !((start->flags | end->flags) & cudaEventDisableTiming);
     const struct record *from = timed ? start->last : NULL, *to = timed ? end->last : NULL;
@@ -221,24 +215,20 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
         error = cudaErrorInvalidResourceHandle;
     else if (!from->completed || !to->completed)
         error = cudaErrorNotReady;
-    float elapsed = error ? 0 : (float)((to->seconds - from->seconds) * 1e3);
-    pthread_mutex_unlock(&cpu_lock);
-    if (!error)
-        *ms = elapsed; // without the lock: ms may be a device pointer by mistake, and fault
-    return cpu_error(error);
+    else
+        *ms = (float)((to->seconds - from->seconds) * 1e3);
+    return cpu_end(error);
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-    cudaError_t error = cpu_begin(1);
+    cudaError_t error = cpu_begin_locked(1);
     if (error)
         return error;
-    pthread_mutex_lock(&cpu_lock);
     struct CUevent_st **link = find_event(event), *e = *link;
-    if (e) {
-        cpu_release_record(e->last);
-        *link = e->next;
-    }
-    pthread_mutex_unlock(&cpu_lock);
+    if (!e)
+        return cpu_end(cudaErrorInvalidResourceHandle);
+    cpu_release_record(e->last);
+    *link = e->next;
     free(e);
-    return e ? cudaSuccess : cpu_error(cudaErrorInvalidResourceHandle);
+    return cpu_end(cudaSuccess);
 }

@@ -130,59 +130,46 @@ void cpu_capture_operation(struct CUstream_st *s, const struct operation *op, co
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
-    cudaError_t error = cpu_begin(mode == cudaStreamCaptureModeGlobal);
+    cudaError_t error = cpu_begin_locked(mode == cudaStreamCaptureModeGlobal);
     if (error)
         return error;
-    pthread_mutex_lock(&cpu_lock);
     struct CUstream_st *s = cpu_resolve(stream);
     if (!s)
-        error = cudaErrorInvalidResourceHandle;
-    else if (cpu_is_legacy(s))
-        error = cudaErrorStreamCaptureUnsupported;
-    else if (s->capture)
-        error = cudaErrorIllegalState;
-    else {
-        struct CUgraph_st *g = cpu_new(sizeof *g);
-        *g = (struct CUgraph_st){.references = 1,
-                                 .device = s->device,
-                                 .stream = s,
-                                 .thread = pthread_self(),
-                                 .next = graphs};
-        s->capture = graphs = g;
-    }
-    pthread_mutex_unlock(&cpu_lock);
-    return cpu_error(error);
+        return cpu_end(cudaErrorInvalidResourceHandle);
+    if (cpu_is_legacy(s))
+        return cpu_end(cudaErrorStreamCaptureUnsupported);
+    if (s->capture)
+        return cpu_end(cudaErrorIllegalState);
+    struct CUgraph_st *g = cpu_new(sizeof *g);
+    *g = (struct CUgraph_st){1, .device = s->device, .stream = s, .next = graphs};
+    g->thread = pthread_self();
+    s->capture = graphs = g;
+    return cpu_end(cudaSuccess);
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
-    cudaError_t error = cpu_begin(1);
+    cudaError_t error = cpu_begin_locked(1);
     if (error)
         return error;
     if (graph)
         *graph = NULL;
-    pthread_mutex_lock(&cpu_lock);
     struct CUstream_st *s = cpu_resolve(stream);
     struct CUgraph_st *g = s ? s->capture : NULL;
     if (!s)
-        error = cudaErrorInvalidResourceHandle;
-    else if (!g)
-        error = cudaErrorIllegalState;
-    else if (!graph)
-        error = cudaErrorInvalidValue;
-    else {
-        s->capture = NULL;
-        g->stream = NULL;
-        error = !pthread_equal(g->thread, pthread_self()) ? cudaErrorStreamCaptureWrongThread
-                : g->invalid                              ? cudaErrorStreamCaptureInvalidated
-                                                          : cudaSuccess;
-        g->live = !error;
-        if (error)
-            unlink_graph(g);
-        else
-            *graph = g;
-    }
-    pthread_mutex_unlock(&cpu_lock);
-    return cpu_error(error);
+        return cpu_end(cudaErrorInvalidResourceHandle);
+    if (!g || !graph)
+        return cpu_end(g ? cudaErrorInvalidValue : cudaErrorIllegalState);
+    s->capture = NULL;
+    g->stream = NULL;
+    error = !pthread_equal(g->thread, pthread_self()) ? cudaErrorStreamCaptureWrongThread
+            : g->invalid                              ? cudaErrorStreamCaptureInvalidated
+                                                      : cudaSuccess;
+    g->live = !error;
+    if (error)
+        unlink_graph(g);
+    else
+        *graph = g;
+    return cpu_end(error);
 }
 
 // Graphs.
@@ -210,16 +197,13 @@ static void release_exec(struct CUgraphExec_st *e) {
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-    cudaError_t error = cpu_begin(1);
+    cudaError_t error = cpu_begin_locked(1);
     if (error)
         return error;
-    pthread_mutex_lock(&cpu_lock);
-    if (is_live(graph))
-        unlink_graph(graph);
-    else
-        error = cudaErrorInvalidValue;
-    pthread_mutex_unlock(&cpu_lock);
-    return cpu_error(error);
+    if (!is_live(graph))
+        return cpu_end(cudaErrorInvalidValue);
+    unlink_graph(graph);
+    return cpu_end(cudaSuccess);
 }
 
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count) {
@@ -227,46 +211,36 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t 
     if (error || nodes)
         return cpu_error(error ? error : cudaErrorNotSupported);
     pthread_mutex_lock(&cpu_lock);
-    if (is_live(graph))
-        *count = graph->count;
-    else
-        error = cudaErrorInvalidValue;
-    pthread_mutex_unlock(&cpu_lock);
-    return cpu_error(error);
+    if (!is_live(graph))
+        return cpu_end(cudaErrorInvalidValue);
+    *count = graph->count;
+    return cpu_end(cudaSuccess);
 }
 
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph,
                                           unsigned long long flags) {
-    cudaError_t error = cpu_begin(exec && !flags);
+    cudaError_t error = cpu_begin_locked(exec && !flags);
     if (error)
         return error;
-    pthread_mutex_lock(&cpu_lock);
-    if (is_live(graph)) {
-        struct CUgraphExec_st *e = cpu_new(sizeof *e);
-        *e = (struct CUgraphExec_st){.references = 1, .graph = graph, .next = execs};
-        graph->references++;
-        *exec = execs = e;
-    } else {
-        error = cudaErrorInvalidValue;
-    }
-    pthread_mutex_unlock(&cpu_lock);
-    return cpu_error(error);
+    if (!is_live(graph))
+        return cpu_end(cudaErrorInvalidValue);
+    struct CUgraphExec_st *e = cpu_new(sizeof *e);
+    *e = (struct CUgraphExec_st){.references = 1, .graph = graph, .next = execs};
+    graph->references++;
+    *exec = execs = e;
+    return cpu_end(cudaSuccess);
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-    cudaError_t error = cpu_begin(1);
+    cudaError_t error = cpu_begin_locked(1);
     if (error)
         return error;
-    pthread_mutex_lock(&cpu_lock);
     struct CUgraphExec_st **link = find_exec(exec);
-    if (*link) {
-        *link = exec->next;
-        release_exec(exec);
-    } else {
-        error = cudaErrorInvalidValue;
-    }
-    pthread_mutex_unlock(&cpu_lock);
-    return cpu_error(error);
+    if (!*link)
+        return cpu_end(cudaErrorInvalidValue);
+    *link = exec->next;
+    release_exec(exec);
+    return cpu_end(cudaSuccess);
 }
 
 // Launches.
@@ -323,13 +297,10 @@ static cudaError_t cannot_run(cudaGraphExec_t exec, cudaStream_t stream, struct 
 // There is nothing to copy to a device.
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
     struct CUstream_st *s;
-    cudaError_t error = cpu_begin(1);
+    cudaError_t error = cpu_begin_locked(1);
     if (error)
         return error;
-    pthread_mutex_lock(&cpu_lock);
-    error = cannot_run(exec, stream, &s);
-    pthread_mutex_unlock(&cpu_lock);
-    return cpu_error(error);
+    return cpu_end(cannot_run(exec, stream, &s));
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {

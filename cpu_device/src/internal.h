@@ -42,6 +42,11 @@ cudaError_t cpu_error(cudaError_t error);
 // cudaErrorInvalidValue.
 cudaError_t cpu_begin(int valid);
 
+// cpu_begin, which also takes cpu_lock unless it returns an error; and the end of such a call, which
+// releases the lock, and stores and returns the call's error.
+cudaError_t cpu_begin_locked(int valid);
+cudaError_t cpu_end(cudaError_t error);
+
 // Return the current device of the calling thread, and the number of devices.
 int cpu_current_device(void);
 int cpu_device_count(void);

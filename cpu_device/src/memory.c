@@ -428,17 +428,14 @@ cudaError_t cudaFreeHost(void *pointer) {
 }
 
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
-    cudaError_t error = cpu_begin(1);
+    cudaError_t error = cpu_begin_locked(1);
     if (error)
         return error;
-    pthread_mutex_lock(&cpu_lock);
-    size_t left = limit_bytes - used_bytes[cpu_current_device()];
-    pthread_mutex_unlock(&cpu_lock);
     if (available)
-        *available = left;
+        *available = limit_bytes - used_bytes[cpu_current_device()];
     if (total)
         *total = limit_bytes;
-    return cudaSuccess;
+    return cpu_end(cudaSuccess);
 }
 
 int cpu_is_device_pointer(const void *pointer) {

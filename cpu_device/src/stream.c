@@ -283,14 +283,38 @@ void cpu_await_loading(void) {
         pthread_cond_wait(&loaded, &cpu_lock);
 }
 
-// The common part of all launches: checks, orders and queues one operation. wanted holds its
-// function and its range.
-static cudaError_t launch(cudaStream_t stream, const struct operation *wanted,
-                          const void *arguments, size_t bytes) {
+// Puts an operation with this note into the ring. Called with cpu_lock held.
+static void queue(struct CUstream_st *s, const struct operation *op, const void *arguments,
+                  size_t bytes, const struct cpu_note *note) {
+    enum cpu_counted kind = cpu_counted_as(&op->cost);
+    if (cpu_chaos_seed && !op->always && (kind == CPU_KERNELS || kind == CPU_PRODUCTS))
+        load_kernel(op, s->device);
+    cpu_take_turns(s);
+    cpu_count(kind, 1);
+    cpu_count(CPU_BYTES, kind == CPU_KERNELS ? (long)op->cost.bytes : 0);
+    if (cpu_check_operation(s->clock, note))
+        append(s, op, arguments, bytes);
+}
+
+// Returns an error if the stream may not take the operation now. NULL: there is no such stream.
+static cudaError_t forbids(struct CUstream_st *s, enum cpu_cost_kind kind) {
+    int is_copy = kind >= CPU_COPY_TO_DEVICE && kind <= CPU_COPY_ON_DEVICE;
+    if (!s || (s->device != cpu_current_device() && !is_copy))
+        return cudaErrorInvalidResourceHandle; // CUDA refuses a kernel there, and lets a copy pass
+    cudaError_t error = cpu_capture_forbids_work(s);
+    if (!error && s->capture && kind == CPU_COLLECTIVE)
+        error = cpu_invalidate(s->capture, cudaErrorStreamCaptureUnsupported);
+    return error;
+}
+
+// The common part of all launches: checks, orders and queues one operation. op holds its function
+// and its range.
+static cudaError_t launch(cudaStream_t stream, struct operation op, const void *arguments,
+                          size_t bytes) {
     struct cpu_note *note = cpu_take_note();
-    struct cpu_cost cost = cpu_take_cost();
+    op.cost = cpu_take_cost();
     cudaError_t error = cpu_enter();
-    if (!error && failed && !wanted->always)
+    if (!error && failed && !op.always)
         error = cudaErrorLaunchFailure;
     if (!error && bytes > CPU_LAUNCH_BYTES)
         error = cudaErrorInvalidValue;
@@ -298,37 +322,23 @@ static cudaError_t launch(cudaStream_t stream, const struct operation *wanted,
         cpu_free_note(note);
         return cpu_error(error);
     }
-    int is_product = cost.kind >= CPU_PRODUCT_FP32 && cost.kind <= CPU_PRODUCT_BF16;
+    enum cpu_cost_kind kind = op.cost.kind;
     if (cpu_model)
-        cpu_call_takes(cost.kind == CPU_COLLECTIVE ? cpu_model->collective_call
-                       : is_product                ? cpu_model->product_call
-                                                   : cpu_model->launch_call);
-    int is_copy = cost.kind >= CPU_COPY_TO_DEVICE && cost.kind <= CPU_COPY_ON_DEVICE;
+        cpu_call_takes(kind == CPU_COLLECTIVE ? cpu_model->collective_call
+                       : kind >= CPU_PRODUCT_FP32 && kind <= CPU_PRODUCT_BF16
+                           ? cpu_model->product_call
+                           : cpu_model->launch_call);
     pthread_mutex_lock(&cpu_lock);
     struct CUstream_st *s = cpu_resolve(stream);
-    if (s && s->device != cpu_current_device() && !is_copy)
-        s = NULL; // CUDA refuses a kernel there, and lets a copy pass
-    error = s ? cpu_capture_forbids_work(s) : cudaErrorInvalidResourceHandle;
-    if (!error && s->capture && cost.kind == CPU_COLLECTIVE)
-        error = cpu_invalidate(s->capture, cudaErrorStreamCaptureUnsupported);
-    if (!error) {
-        struct operation op = *wanted;
-        op.cost = cost;
+    if (!(error = forbids(s, kind))) {
         op.cost.in_graph = s->capture != NULL;
         op.scope = cpu_scope();
         op.seconds = cpu_model ? cpu_model_seconds(&op.cost, cpu_physical(s->device)) : 0;
-        if (s->capture) {
+        if (!s->capture)
+            queue(s, &op, arguments, bytes, note);
+        else {
             cpu_capture_operation(s, &op, arguments, bytes, note);
-            note = NULL;
-        } else {
-            enum cpu_counted kind = cpu_counted_as(&cost);
-            if (cpu_chaos_seed && !wanted->always && (kind == CPU_KERNELS || kind == CPU_PRODUCTS))
-                load_kernel(wanted, s->device);
-            cpu_take_turns(s);
-            cpu_count(kind, 1);
-            cpu_count(CPU_BYTES, kind == CPU_KERNELS ? (long)cost.bytes : 0);
-            if (cpu_check_operation(s->clock, note))
-                append(s, &op, arguments, bytes);
+            note = NULL; // the graph has it
         }
     }
     pthread_mutex_unlock(&cpu_lock);
@@ -339,33 +349,28 @@ static cudaError_t launch(cudaStream_t stream, const struct operation *wanted,
 
 cudaError_t cpu_launch(cudaStream_t stream, void (*run)(void *), const void *arguments,
                        size_t bytes) {
-    struct operation op = {.run = run};
-    return launch(stream, &op, arguments, bytes);
+    return launch(stream, (struct operation){.run = run}, arguments, bytes);
 }
 
 cudaError_t cpu_launch_always(cudaStream_t stream, void (*run)(void *), const void *arguments,
                               size_t bytes) {
-    struct operation op = {.run = run, .always = 1};
-    return launch(stream, &op, arguments, bytes);
+    return launch(stream, (struct operation){.run = run, .always = 1}, arguments, bytes);
 }
 
 cudaError_t cpu_launch_range(cudaStream_t stream, void (*run)(void *, size_t, size_t),
                              const void *arguments, size_t bytes, size_t count, size_t grain) {
     struct operation op = {.run_range = run, .count = count, .grain = grain};
-    return launch(stream, &op, arguments, bytes);
+    return launch(stream, op, arguments, bytes);
 }
 
 // Calls for streams.
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
-    cudaError_t error = cpu_begin(stream && flags <= cudaStreamNonBlocking);
+    cudaError_t error = cpu_begin_locked(stream && flags <= cudaStreamNonBlocking);
     if (error)
         return error;
-    pthread_mutex_lock(&cpu_lock);
-    struct CUstream_st *s = new_stream(cpu_current_device(), flags != cudaStreamNonBlocking, 1);
-    pthread_mutex_unlock(&cpu_lock);
-    *stream = s;
-    return s ? cudaSuccess : cpu_error(cudaErrorMemoryAllocation);
+    *stream = new_stream(cpu_current_device(), flags != cudaStreamNonBlocking, 1);
+    return cpu_end(*stream ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
 cudaError_t cudaStreamCreate(cudaStream_t *stream) {
@@ -374,21 +379,17 @@ cudaError_t cudaStreamCreate(cudaStream_t *stream) {
 
 // Returns at once. The stream still finishes its queued work.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-    cudaError_t error = cpu_begin(1);
+    cudaError_t error = cpu_begin_locked(1);
     if (error)
         return error;
-    pthread_mutex_lock(&cpu_lock);
     struct CUstream_st *s = stream ? cpu_resolve(stream) : NULL;
     if (!s)
-        error = cudaErrorInvalidResourceHandle;
-    else if (s->capture)
-        error = cpu_invalidate(s->capture, cudaErrorStreamCaptureUnsupported);
-    else {
-        s->alive = 0;
-        cpu_stream_ends(s->clock);
-    }
-    pthread_mutex_unlock(&cpu_lock);
-    return cpu_error(error);
+        return cpu_end(cudaErrorInvalidResourceHandle);
+    if (s->capture)
+        return cpu_end(cpu_invalidate(s->capture, cudaErrorStreamCaptureUnsupported));
+    s->alive = 0;
+    cpu_stream_ends(s->clock);
+    return cpu_end(cudaSuccess);
 }
 
 // The host waits.
