@@ -250,11 +250,6 @@ struct work {
 // Launches the call, or adds it to the open group (groups.c).
 ncclResult_t cpu_enqueue(struct work *work, cudaStream_t stream);
 
-// The common part of all collectives, sends and receives: checks the arguments and queues the call.
-// name: the function, for messages (nccl.c).
-ncclResult_t cpu_call(const char *name, struct call call, const void *send, void *recv,
-                      struct ncclComm *comm, cudaStream_t stream);
-
 // Waits for the work's turn, runs it, and frees it.
 void cpu_run_work(struct work *work);
 

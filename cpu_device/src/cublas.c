@@ -126,26 +126,20 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
         return CUBLAS_STATUS_SUCCESS;
     if (!C)
         return CUBLAS_STATUS_INVALID_VALUE;
-    int tf32 = Atype == CUDA_R_32F && (handle->mode == CUBLAS_TF32_TENSOR_OP_MATH ||
-                                       computeType == CUBLAS_COMPUTE_32F_FAST_TF32);
-    struct cpu_product product = {handle->stream,
-                                  transa,
-                                  transb,
-                                  m,
-                                  n,
-                                  k,
-                                  *(const float *)alpha,
-                                  *(const float *)beta,
-                                  Atype,
-                                  Ctype,
-                                  tf32,
-                                  A,
-                                  B,
-                                  C,
-                                  lda,
-                                  ldb,
-                                  ldc};
-    return cpu_queue_product(&product);
+    struct cpu_product p = {handle->stream, transa, transb, m, n, k};
+    p.alpha = *(const float *)alpha;
+    p.beta = *(const float *)beta;
+    p.in = Atype;
+    p.out = Ctype;
+    p.tf32 = Atype == CUDA_R_32F && (handle->mode == CUBLAS_TF32_TENSOR_OP_MATH ||
+                                     computeType == CUBLAS_COMPUTE_32F_FAST_TF32);
+    p.a = A;
+    p.b = B;
+    p.c = C;
+    p.lda = lda;
+    p.ldb = ldb;
+    p.ldc = ldc;
+    return cpu_queue_product(&p);
 }
 
 cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa,
@@ -158,7 +152,7 @@ cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa,
 
 #define STATUS(name, text)                                                                         \
     { CUBLAS_STATUS_##name, "CUBLAS_STATUS_" #name, text }
-static const struct {
+static const struct status {
     cublasStatus_t status;
     const char *name, *text;
 } status_texts[] = {
@@ -172,19 +166,22 @@ static const struct {
     STATUS(INTERNAL_ERROR, "an internal operation failed"),
     STATUS(NOT_SUPPORTED, "the requested functionality is not supported"),
 };
+enum { STATUSES = sizeof status_texts / sizeof *status_texts };
+
+static const struct status *find_status(cublasStatus_t status) {
+    static const struct status unknown = {0, "unrecognized status", "unrecognized status"};
+    for (int i = 0; i < STATUSES; i++)
+        if (status_texts[i].status == status)
+            return &status_texts[i];
+    return &unknown;
+}
 
 const char *cublasGetStatusName(cublasStatus_t status) {
-    for (size_t i = 0; i < sizeof status_texts / sizeof *status_texts; i++)
-        if (status_texts[i].status == status)
-            return status_texts[i].name;
-    return "unrecognized status";
+    return find_status(status)->name;
 }
 
 const char *cublasGetStatusString(cublasStatus_t status) {
     if (status == CUBLAS_STATUS_EXECUTION_FAILED && cpu_why_stopped())
         return cpu_why_stopped();
-    for (size_t i = 0; i < sizeof status_texts / sizeof *status_texts; i++)
-        if (status_texts[i].status == status)
-            return status_texts[i].text;
-    return "unrecognized status";
+    return find_status(status)->text;
 }

@@ -157,18 +157,13 @@ static cublasStatus_t describe(struct cpu_product *p, const struct description *
     if (!supported_types(d, a, b, out) || !supported_epilogue(d) || c->ld != out->ld ||
         c->type != out->type)
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    *p = (struct cpu_product){.transa = d->transa,
-                              .transb = d->transb,
-                              .m = m,
-                              .n = n,
-                              .k = depth,
-                              .in = a->type,
-                              .out = out->type,
-                              .tf32 = a->type == CUDA_R_32F &&
-                                      d->compute == CUBLAS_COMPUTE_32F_FAST_TF32,
-                              .lda = (int)a->ld,
-                              .ldb = (int)b->ld,
-                              .ldc = (int)out->ld};
+    *p = (struct cpu_product){NULL, d->transa, d->transb, m, n, depth};
+    p->in = a->type;
+    p->out = out->type;
+    p->tf32 = a->type == CUDA_R_32F && d->compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    p->lda = (int)a->ld;
+    p->ldb = (int)b->ld;
+    p->ldc = (int)out->ld;
     return CUBLAS_STATUS_SUCCESS;
 }
 

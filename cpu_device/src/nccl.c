@@ -118,52 +118,69 @@ static ncclResult_t check_overlap(const char *name, const struct ncclComm *c,
                                              : "in place, both are the same pointer");
 }
 
-ncclResult_t cpu_call(const char *name, struct call call, const void *send, void *recv,
-                      ncclComm_t c, cudaStream_t stream) {
+// Returns an error if an argument is wrong that does not depend on the buffers.
+static ncclResult_t check_call(const char *name, const struct call *call, struct ncclComm *c) {
+    int transfer = call->kind == CALL_SEND || call->kind == CALL_RECV;
     ncclResult_t result = cpu_ready_comm(c, name);
-    size_t element = cpu_type_size((ncclDataType_t)call.type);
-    int transfer = call.kind == CALL_SEND || call.kind == CALL_RECV;
-    size_t to_send, to_receive;
+    if (result)
+        return result;
+    if (!cpu_type_size((ncclDataType_t)call->type))
+        return cpu_refuse(ncclInvalidArgument, "%s: datatype %d is not supported", name,
+                          call->type);
+    if (call->root < 0 || call->root >= c->ranks)
+        return cpu_refuse(ncclInvalidArgument, "%s: %s %d is not one of %d ranks", name,
+                          transfer ? "peer" : "root", call->root, c->ranks);
+    if (call->op < 0 || call->op >= ncclNumOps)
+        return cpu_refuse(ncclInvalidArgument, "%s: there is no operation %d", name, call->op);
+    return ncclSuccess;
+}
+
+// Checks the arguments, and returns the work of the call in *out.
+static ncclResult_t make_work(const char *name, struct call call, const void *send, void *recv,
+                              struct ncclComm *c, struct work **out) {
+    ncclResult_t result = check_call(name, &call, c);
+    size_t element = cpu_type_size((ncclDataType_t)call.type), to_send, to_receive;
     void *from, *to;
     if (result)
-        return cpu_noted(result);
-    if (!element)
-        return cpu_noted(
-            cpu_refuse(ncclInvalidArgument, "%s: datatype %d is not supported", name, call.type));
-    if (call.root < 0 || call.root >= c->ranks)
-        return cpu_noted(cpu_refuse(ncclInvalidArgument, "%s: %s %d is not one of %d ranks", name,
-                                    transfer ? "peer" : "root", call.root, c->ranks));
-    if (call.op < 0 || call.op >= ncclNumOps)
-        return cpu_noted(
-            cpu_refuse(ncclInvalidArgument, "%s: there is no operation %d", name, call.op));
+        return result;
     count_elements(c, &call, &to_send, &to_receive);
     if ((result = view(name, "sendbuff", c, send, to_send, element, &from)) ||
         (result = view(name, "recvbuff", c, recv, to_receive, element, &to)))
-        return cpu_noted(result);
+        return result;
     if (from && to &&
         (result = check_overlap(name, c, &call, send, to_send, recv, to_receive, element)))
-        return cpu_noted(result);
-    struct work *work = cpu_new(sizeof *work + sizeof(struct transfer));
+        return result;
+    struct work *work = *out = cpu_new(sizeof *work + sizeof(struct transfer));
     call.comm = c->name;
     call.named = c->peers[call.root].named;
-    *work = (struct work){.comm = c,
-                          .call = call,
-                          .send = from,
-                          .recv = to,
-                          .send_bytes = to_send * element,
-                          .recv_bytes = to_receive * element,
-                          .transfers = transfer};
-    if (transfer)
+    *work = (struct work){c, .call = call, .send = from, .recv = to};
+    work->send_bytes = to_send * element;
+    work->recv_bytes = to_receive * element;
+    work->transfers = call.kind == CALL_SEND || call.kind == CALL_RECV;
+    if (work->transfers)
         work->transfer[0] = (struct transfer){.call = call,
                                               .data = call.kind == CALL_SEND ? from : to,
                                               .bytes = cpu_computes ? call.count * element : 0,
                                               .peer = call.root};
-    cpu_uses(name, send, to_send * element, 0);
-    cpu_uses(name, recv, to_receive * element, 1);
+    return ncclSuccess;
+}
+
+// The common part of all collectives, sends and receives: checks the arguments and queues the call.
+// op and root: 0 if the call has none.
+static ncclResult_t enqueue(const char *name, int kind, const void *send, void *recv, size_t count,
+                            ncclDataType_t type, int op, int root, ncclComm_t c,
+                            cudaStream_t stream) {
+    struct call call = {kind, (int)type, op, root, count, 0, 0};
+    struct work *work;
+    ncclResult_t result = make_work(name, call, send, recv, c, &work);
+    if (result)
+        return cpu_noted(result);
+    cpu_uses(name, send, work->send_bytes, 0);
+    cpu_uses(name, recv, work->recv_bytes, 1);
     cpu_take_cost();
-    work->cost =
-        (struct cpu_cost){.kind = CPU_COLLECTIVE, .name = name, .comm = transfer ? 0 : c->label};
-    work->cost.bytes = (double)(to_send > to_receive ? to_send : to_receive) * (double)element;
+    work->cost = (struct cpu_cost){.kind = CPU_COLLECTIVE, .name = name};
+    work->cost.comm = work->transfers ? 0 : c->label;
+    work->cost.bytes = fmax((double)work->send_bytes, (double)work->recv_bytes);
     if ((work->note = cpu_take_note())) {
         work->note->comm = c;
         work->place = work->note->place;
@@ -173,15 +190,13 @@ ncclResult_t cpu_call(const char *name, struct call call, const void *send, void
 
 ncclResult_t pncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
                             ncclRedOp_t op, ncclComm_t c, cudaStream_t stream) {
-    return cpu_call("ncclAllReduce",
-                    (struct call){CALL_ALL_REDUCE, (int)type, (int)op, 0, count, 0, 0}, send, recv,
-                    c, stream);
+    return enqueue("ncclAllReduce", CALL_ALL_REDUCE, send, recv, count, type, (int)op, 0, c,
+                   stream);
 }
 
 ncclResult_t pncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type,
                             int root, ncclComm_t c, cudaStream_t stream) {
-    return cpu_call("ncclBroadcast", (struct call){CALL_BROADCAST, (int)type, 0, root, count, 0, 0},
-                    send, recv, c, stream);
+    return enqueue("ncclBroadcast", CALL_BROADCAST, send, recv, count, type, 0, root, c, stream);
 }
 
 ncclResult_t pncclBcast(void *buffer, size_t count, ncclDataType_t type, int root, ncclComm_t c,
@@ -191,33 +206,28 @@ ncclResult_t pncclBcast(void *buffer, size_t count, ncclDataType_t type, int roo
 
 ncclResult_t ncclReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
                         ncclRedOp_t op, int root, ncclComm_t c, cudaStream_t stream) {
-    return cpu_call("ncclReduce", (struct call){CALL_REDUCE, (int)type, (int)op, root, count, 0, 0},
-                    send, recv, c, stream);
+    return enqueue("ncclReduce", CALL_REDUCE, send, recv, count, type, (int)op, root, c, stream);
 }
 
 ncclResult_t pncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type,
                             ncclComm_t c, cudaStream_t stream) {
-    return cpu_call("ncclAllGather", (struct call){CALL_ALL_GATHER, (int)type, 0, 0, count, 0, 0},
-                    send, recv, c, stream);
+    return enqueue("ncclAllGather", CALL_ALL_GATHER, send, recv, count, type, 0, 0, c, stream);
 }
 
 ncclResult_t pncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type,
                                 ncclRedOp_t op, ncclComm_t c, cudaStream_t stream) {
-    return cpu_call("ncclReduceScatter",
-                    (struct call){CALL_REDUCE_SCATTER, (int)type, (int)op, 0, count, 0, 0}, send,
-                    recv, c, stream);
+    return enqueue("ncclReduceScatter", CALL_REDUCE_SCATTER, send, recv, count, type, (int)op, 0, c,
+                   stream);
 }
 
 ncclResult_t pncclSend(const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t c,
                        cudaStream_t stream) {
-    return cpu_call("ncclSend", (struct call){CALL_SEND, (int)type, 0, peer, count, 0, 0}, send,
-                    NULL, c, stream);
+    return enqueue("ncclSend", CALL_SEND, send, NULL, count, type, 0, peer, c, stream);
 }
 
 ncclResult_t pncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t c,
                        cudaStream_t stream) {
-    return cpu_call("ncclRecv", (struct call){CALL_RECV, (int)type, 0, peer, count, 0, 0}, NULL,
-                    recv, c, stream);
+    return enqueue("ncclRecv", CALL_RECV, NULL, recv, count, type, 0, peer, c, stream);
 }
 
 MAY_BE_REPLACED(ncclAllReduce);
