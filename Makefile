@@ -71,8 +71,8 @@ $(STEPS:%=run-%): run-%: %
 run-stepN: ## builds and runs step N, such as run-step1 ARGS="--epochs 3"
 
 # Without --data, a program takes images in data/. As long as nobody has downloaded any, they are drawn.
-IMAGES := $(if $(findstring --data,$(ARGS))$(wildcard $(addprefix data/,$(addprefix */train-images?idx3-ubyte,$() .gz) cifar10/*.bin*)),,images)
-$(foreach step,$(filter-out step6,$(STEPS)),run-$(step) trace-$(step) profile-$(step)) ladder demo: $(IMAGES)
+IMAGES := $(if $(findstring --data,$(ARGS))$(wildcard $(addprefix data/*/,train-images?idx3-ubyte train-images?idx3-ubyte.gz *.bin*)),,images)
+$(foreach step,$(filter-out step6,$(STEPS)),run-$(step) trace-$(step) profile-$(step)) ladder $(if $(S),demo): $(IMAGES)
 images:
 	@tools/data.sh digits
 

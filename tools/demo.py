@@ -93,15 +93,18 @@ def shows(quoted, line):
 def run(commands, quoted, folder):
     """Prints the commands and, as it comes, what the slide shows of their output. Returns all of it."""
     print(commands, flush=True)
-    printed = []
+    printed, hidden = [], []
     with subprocess.Popen(["bash", "-e", "-o", "pipefail", "-c", commands], cwd=folder, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "DEVICE": "cpu"}) as shell:
         for line in shell.stdout:
             if shows(quoted, line.rstrip("\n")):
                 print(line, end="", flush=True)
+            else:
+                hidden.append(line)
             printed.append(line)
     if shell.returncode:
-        sys.exit(f"error: the commands ended with status {shell.returncode}")
+        print(*hidden, sep="", end="", flush=True)
+        sys.exit(f"error: the commands ended with status {shell.returncode}; the files that they wrote are in {os.path.relpath(folder, ROOT)}")
     return "".join(printed)
 
 
@@ -110,7 +113,10 @@ def draw(name, printed, folder):
     table, picture = (os.path.join(folder, name.replace("#", "-") + suffix) for suffix in (".txt", ".svg"))
     source, _, word = name.partition("#")
     files.write(table, printed)
-    svg = drawn(os.path.join(FIGURES, source + ".py"), word, table)
+    try:
+        svg = drawn(os.path.join(FIGURES, source + ".py"), word, table)
+    except (ArithmeticError, AttributeError, LookupError, ValueError):
+        sys.exit(f"error: docs/figures/{source}.py finds no numbers in what the commands printed")
     files.write(picture, svg)
     if viewer():
         subprocess.run([viewer(), picture], stderr=subprocess.DEVNULL, check=False)

@@ -70,9 +70,10 @@ END
     grep -qx 'build/demo/1.2/sent-bytes.svg shows these numbers' out
     grep -q '>9 MB sent<' build/demo/1.2/sent-bytes.svg
     fails 1 'error: there is no slide 1.3 with commands; make demo lists them' "${demo[@]}" 1.3
-    sed -i 's/^echo one/false; echo one/' docs/slides/1-planted.md
+    sed -i -e 's/echo hidden/echo error: why; false/' -e 's/^sed s/sed -n s/' docs/slides/1-planted.md
     run "${demo[@]}" 1.1
-    [[ $status == 1 && $output == *'error: the commands ended with status 1'* ]]
+    [[ $status == 1 && $output == *$'\nerror: why\nerror: the commands ended with status 1'* ]]
+    fails 1 'error: docs/figures/sent-bytes.py finds no numbers in what the commands printed' "${demo[@]}" 1.2
 }
 
 @test "every exercise of the schedules in docs/instructor.md has a slide" {

@@ -134,6 +134,10 @@ on_cpu_device() { # COMMAND...: it runs there, and says once why
     run --separate-stderr make DEVICE=cpu run-step1 ARGS='--hidden 8 --max-steps 1'
     [ "$status" = 0 ]
     grep -q '^data      data/digits (drawn digits, not MNIST): ' <<<"$output"
+    tiny_data data/digits # plain files are found, and stay
+    rm data/digits/drawn.txt
+    run --separate-stderr make DEVICE=cpu run-step1 ARGS='--hidden 8 --max-steps 1'
+    grep -q '^data      data/digits: ' <<<"$output"
     tiny_data data/fashion-mnist
     gzip data/fashion-mnist/train-images-idx3-ubyte
     run --separate-stderr make DEVICE=cpu run-step1 ARGS='--hidden 8 --max-steps 1'
