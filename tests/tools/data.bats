@@ -176,5 +176,5 @@ make_cifar() {
     # MNIST: 96.7 % and 97.9 %, and 93.4 % with a tenth of the rate.
     awk '/accuracy/ && $2 == "1/3" { first = $9 > 96 && $9 < 97.5 } END { exit !(first && $9 > 97 && $9 < 98.3) }' log
     timeout "$(patience 60)" "$TRAIN" --epochs 1 --lr 0.005 | awk 'END { exit $9 < 92 || $9 > 94 }'
-    fails 1 "the loss is not finite" timeout "$(patience 60)" "$TRAIN" --epochs 1 --lr 0.4
+    fails 1 "$(text_of NOT_FINITE)" timeout "$(patience 60)" "$TRAIN" --epochs 1 --lr 0.4
 }
