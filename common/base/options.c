@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define VERSION "1.0" // that of CITATION.cff and CHANGELOG.md
+
 void wrong_usage(const char *format, ...) {
     char message[1024];
     va_list arguments;
@@ -112,6 +114,7 @@ print_help(const struct option_table *tables, const char *program, const char *s
     while (t-- > tables)
         print_table(t);
     puts("  --help (or -h)     prints this list, with defaults in parentheses");
+    puts("  --version          prints the version of the course");
     const char *more = "--help all";
     for (struct added *a = added; a < added + added_count; a++) {
         if (!is_used(a, tables))
@@ -227,6 +230,10 @@ void options_parse(const struct option_table *tables, const char *summary, int a
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
             print_help(tables, argv[0], summary, i + 1 < argc && !strcmp(argv[i + 1], "all"));
+        if (!strcmp(argv[i], "--version")) {
+            puts("Distributed training in C " VERSION);
+            exit(0);
+        }
         int end = !strcmp(argv[i], "--");
         if (rest && (argv[i][0] != '-' || end)) {
             *(char ***)rest->value = argv + i + end;

@@ -48,10 +48,10 @@ void options_add(const struct option_table *table, const struct option_spec *bes
 
 // Sets the values in all tables to their defaults, and then to those of the command line. With
 // --help or -h, prints the summary and the tables, the last one first, and exits with 0; with
-// --help all, also those of options_add. After a mistake, prints one line on stderr and exits with
-// 2. An empty row ends a table, and an empty table ends the list. An OPTION_REST allows words
-// without a - after the options, or any words after --. Its name describes them in --help. The
-// functions below are about the same tables.
+// --help all, also those of options_add. With --version, prints that of the course, and exits with
+// 0. After a mistake, prints one line on stderr and exits with 2. An empty row ends a table, and an
+// empty table ends the list. An OPTION_REST allows words without a - after the options, or any
+// words after --. Its name describes them in --help. The functions below are about the same tables.
 //
 // A program that exits with 0, but could not write all of its output to stdout, prints one line on
 // stderr and exits with 1.

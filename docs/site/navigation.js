@@ -23,7 +23,7 @@ exports.groups = (paths) => {
         { title: "Reference", pages: ["docs/glossary.md", "docs/pytorch.md", "docs/troubleshooting.md", "docs/measurements.md",
             "common/README.md", "zoo/README.md", "cpu_device/README.md", "cpu_device/API.md"] },
         { title: "Workshops", pages: ["docs/attendee.md", "docs/instructor.md", "docs/slides/README.md"] },
-        { title: "Contributing", pages: ["CONTRIBUTING.md", "SECURITY.md", "tests/README.md"] },
+        { title: "Contributing", pages: ["CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "tests/README.md"] },
     ];
     const listed = exports.flat(all);
     const wrong = [...paths.filter((path) => !listed.includes(path)), ...listed.filter((path) => !paths.includes(path))];

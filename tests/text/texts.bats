@@ -19,9 +19,17 @@ setup() {
         sed -nE 's/.*"dockerfile": "([^"]*)".*/`.devcontainer\/\1`/p; s/.*"postCreateCommand": "(.*)".*/`\1`/p' \
             .devcontainer/devcontainer.json
     } >"$BATS_TEST_TMPDIR/text.md"
-    [ "$(wc -l <"$BATS_TEST_TMPDIR/text.md")" = 10 ]
+    [ "$(wc -l <"$BATS_TEST_TMPDIR/text.md")" = 15 ]
     python3 -B tests/text/texts.py "$BATS_TEST_TMPDIR/text.md"
     run ! grep -hP 'uses: (?!.*@[0-9a-f]{40} # v)' .github/workflows/*.yml # a tag may move, a commit does not
+}
+
+@test "the programs, the changes and the citation have the same version" {
+    need_train
+    local version
+    version=$(sed -n 's/^version: "\(.*\)"$/\1/p' CITATION.cff)
+    [ "$("$TRAIN" --version)" = "$(sed -n 's/^title: //p' CITATION.cff) $version" ]
+    [[ $(grep -m 1 '^## ' CHANGELOG.md) == "## $version ("* ]]
 }
 
 @test "the tables of variables are complete: those of the CPU device, and those of NCCL that it reads" {

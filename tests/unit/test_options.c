@@ -224,7 +224,8 @@ static const char help[] =
     "  --file             where to put it\n"
     "  --workers          who does it, or: all (all)\n"
     "  --speed            how fast, 0: not at all (usual)\n"
-    "  --help (or -h)     prints this list, with defaults in parentheses\n";
+    "  --help (or -h)     prints this list, with defaults in parentheses\n"
+    "  --version          prints the version of the course\n";
 
 TEST(help_lists_the_options) {
     static const char *const arguments[][6] = {
