@@ -54,7 +54,7 @@ function adaptInline(tokens, source, md) {
             token.attrSet("href", resolve(token.attrGet("href"), source));
         if (token.type === "image")
             token.attrSet("src", resolve(token.attrGet("src"), source));
-        if (token.type === "html_inline" && token.content.startsWith("<!--"))
+        if (token.type === "html_inline" && /^<!--|"\.\.\/\.\.\//.test(token.content)) // the badge of GitHub, too
             token.content = "";
         const place = token.type === "code_inline" && !inLink && placeOfName(token.content, source);
         if (place && place !== placeOf(source))
