@@ -8,6 +8,25 @@ root=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
 unset_job
 unset MAKEFLAGS MFLAGS MAKELEVEL
 
+# A file of tests sets these, or has a setup_file and a setup of its own.
+programs=() # of the course, such as 02_multigpu_fork/train; then tiny is the folder of a small data set
+needs=()    # other programs, such as python3: without one of them, the tests are skipped
+begin_in='' # where each test begins, if not in its own folder
+tiny=${BATS_FILE_TMPDIR:-}/tiny
+
+setup_file() {
+    [ ${#programs[@]} = 0 ] || { need_train "${programs[@]}" && tiny_data "$tiny"; }
+}
+
+setup() {
+    local program
+    for program in "${needs[@]}"; do
+        command -v "$program" >/dev/null || skip "$program is not installed"
+    done
+    [ -z "${TRAIN:-}" ] || set_build
+    cd "${begin_in:-$BATS_TEST_TMPDIR}" || return
+}
+
 # Tests with the tag gpu also run on GPUs: LEVEL=gpu DEVICE=gpu tests/run.sh.
 on_gpu() {
     [ "${DEVICE:-cpu}" = gpu ]

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # Tests of classify, which draws test images with a model's answers, and of the curve of the losses.
 load ../helpers
+begin_in=$BATS_FILE_TMPDIR
 
 # images SPLIT COUNT: images of 8 x 8 pixels, of which two are white, one below the other. Their place is the label, from 0
 # to 7.
@@ -23,10 +24,6 @@ setup_file() {
     images t10k 16
     "$TRAIN" --data places --hidden 16 --batch 32 --epochs 40 --lr 0.2 --log-every 2 --snapshot trained --csv loss.csv >log
     "$TRAIN" --data places --hidden 16 --batch 32 --max-steps 1 --snapshot untrained >/dev/null
-}
-
-setup() {
-    cd "$BATS_FILE_TMPDIR" || return
 }
 
 classify() {

@@ -2,10 +2,7 @@
 # bats file_tags=test-all
 # The sources build for a GPU where the CUDA toolkit is installed, and they compile against the headers of an old NCCL.
 load ../helpers
-
-setup() {
-    cd "$root" || return
-}
+begin_in=$root
 
 @test "cpu_device/API.md names every function of NVIDIA that the programs call" {
     local name names

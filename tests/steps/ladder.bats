@@ -1,21 +1,11 @@
 #!/usr/bin/env bats
 # Tests of the ladder: each rung trains the same model, and the table says what a rung costs.
 load ../helpers
-
-setup_file() {
-    need_train 01_single_gpu/ladder/ladder
-    export LADDER=${TRAIN%train}ladder/ladder
-    tiny_data "$BATS_FILE_TMPDIR/tiny"
-}
-
-setup() {
-    tiny=$BATS_FILE_TMPDIR/tiny
-    cd "$BATS_TEST_TMPDIR" || return
-}
+programs=(01_single_gpu/ladder/ladder)
 
 # Ten steps on the tiny images.
 climb() {
-    timeout "$(patience 60)" "$LADDER" --data "$tiny" --hidden 8,8 --batch 64 "$@"
+    timeout "$(patience 60)" "$build/01_single_gpu/ladder/ladder" --data "$tiny" --hidden 8,8 --batch 64 "$@"
 }
 
 @test "each rung trains the model of rung 0, and three of them with the same bits as another one" {
@@ -46,7 +36,7 @@ within 1e-05;the bits of rung 3;within 1e-03;the bits of rung 5;" ]
 @test "wrong options are refused in one line" {
     fails 2 "--rung 7" climb --rung 7
     fails 2 "--steps 11: an epoch has only 10" climb --steps 11
-    fails 2 "--data text: the ladder needs images" "$LADDER" --data text
+    fails 2 "--data text: the ladder needs images" "$build/01_single_gpu/ladder/ladder" --data text
     fails 1 "no-such-folder" climb --data no-such-folder
     fails 2 "--optimizer" climb --optimizer adam
 }

@@ -3,15 +3,8 @@
 # its kernels move. A change that adds a launch or bytes to each training step changes a row; docs/language-models.md names
 # the numbers of a block.
 load ../helpers
-
-setup_file() {
-    need_train 02_multigpu_fork/train 03_multigpu_launcher/launch 07_large_models/train
-}
-
-setup() {
-    command -v python3 >/dev/null || skip "python3 is not installed"
-    set_build
-}
+programs=(02_multigpu_fork/train 03_multigpu_launcher/launch 07_large_models/train)
+needs=(python3)
 
 # counts STEP RANKS MODEL NUMBER...: tools/author/launches.py must count this many of each.
 counts() {

@@ -2,13 +2,8 @@
 # bats file_tags=test-all
 # Tests of the modelled clock with the course's programs: the same times in every run, and lost devices.
 load ../helpers
-
-setup() {
-    need_train 03_multigpu_launcher/launch {02_multigpu_fork,04_multinode,07_large_models,09_tensor}/train
-    build=${TRAIN%/01_single_gpu/train}
-    cd "$BATS_TEST_TMPDIR" || return
-    export CPU_DEVICE_MODEL=h100 CPU_DEVICES=4
-}
+programs=(03_multigpu_launcher/launch {02_multigpu_fork,04_multinode,07_large_models,09_tensor}/train)
+export CPU_DEVICE_MODEL=h100 CPU_DEVICES=4
 
 # trains STEP RANKS OPTION...: runs a step from 3 on.
 trains() {

@@ -31,9 +31,9 @@ END
 
 need_torch() {
     local missing
-    missing=$(/usr/bin/python3 -c 'import numpy, torch' 2>&1 | tail -n 1)
+    missing=$(/usr/bin/python3 -c 'import torch' 2>&1 | tail -n 1)
     [ -z "$missing" ] || skip "/usr/bin/python3 has no PyTorch: $missing"
-    torch=(/usr/bin/python3 -B "$BATS_TEST_DIRNAME/optimizers/torch_curve.py")
+    torch=(env PYTHONPATH="$root/bench" /usr/bin/python3 -B "$BATS_TEST_DIRNAME/optimizers/torch_curve.py")
 }
 
 # Each training step uses all images, so the order does not matter.

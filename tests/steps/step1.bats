@@ -1,16 +1,7 @@
 #!/usr/bin/env bats
 # Tests of step 1 as a user sees it: its results, its output, its files and its exit codes.
 load ../helpers
-
-setup_file() {
-    need_train
-    tiny_data "$BATS_FILE_TMPDIR/tiny"
-}
-
-setup() {
-    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return
-    tiny=$BATS_FILE_TMPDIR/tiny
-}
+programs=(01_single_gpu/train)
 
 # Three epochs of ten steps on the tiny images; the time limit only ends a run that hangs.
 train() {
@@ -90,7 +81,6 @@ epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]
 
 # bats test_tags=test-all
 @test "the mistakes in the questions of the README make the loss infinite or NaN" {
-    set_build
     changed ./program 1 train.c '/^static void setup/,/^}/{/cudaMemsetAsync/d}'
     fails 1 "$(text_of NOT_FINITE)" timeout 120 ./program --data "$tiny"
     changed ./program 1 train.c '/^static struct stats read_stats/,/^}/{/cudaStreamSynchronize/d}'

@@ -1,21 +1,12 @@
 #!/usr/bin/env bats
 # Tests of step 6 on the CPU device: the sums, the byte counts, the table, and the start and end of its ranks.
 load ../helpers
-
-setup_file() {
-    export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=8 OMP_NUM_THREADS=1
-    unset CPU_DEVICE_CHAOS
-    need_train 06_allreduce_demo/allreduce
-}
-
-setup() {
-    cd "$BATS_TEST_TMPDIR" || return
-    set_build
-    allreduce=$build/06_allreduce_demo/allreduce
-}
+programs=(06_allreduce_demo/allreduce)
+export NCCL_SOCKET_IFNAME=lo CPU_DEVICES=8 OMP_NUM_THREADS=1
+unset CPU_DEVICE_CHAOS
 
 demo() {
-    timeout "$(patience 60)" "$allreduce" "$@"
+    timeout "$(patience 60)" "$build/06_allreduce_demo/allreduce" "$@"
 }
 
 # correct COMMAND...: a run with --check-only must end with 0, write nothing to stderr, print its whole table, and count no
@@ -85,7 +76,7 @@ correct() {
 @test "wrong options are refused in one line" {
     while IFS='|' read -r text more; do
         # shellcheck disable=SC2086 # words
-        fails 2 "$text" "$allreduce" $more
+        fails 2 "$text" demo $more
     done <<'END'
 --nproc 0: want a number from 1|--nproc 0
 --nproc 9 is more than there are GPUs (8); set CPU_DEVICES=9 to|--nproc 9
@@ -94,7 +85,7 @@ correct() {
 --factor 1: want a number from 2|--factor 1
 END
     for size in 3 8KK nan; do
-        fails 2 "--min-bytes $size: want bytes" "$allreduce" --min-bytes $size
+        fails 2 "--min-bytes $size: want bytes" demo --min-bytes $size
     done
 }
 
@@ -121,7 +112,7 @@ as_rank() {
 
 # Step 3 has the tests of its environment.c.
 @test "a missing variable of a launcher is named, and --nproc beside them is refused" {
-    fails 2 "MASTER_PORT is not" env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 "$allreduce"
-    fails 2 "--nproc 2: RANK is set" env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=2000 "$allreduce" \
-        --nproc 2
+    export RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1
+    fails 2 "MASTER_PORT is not" demo
+    MASTER_PORT=2000 fails 2 "--nproc 2: RANK is set" demo --nproc 2
 }

@@ -13,7 +13,7 @@ setup() {
     mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return
     export CPU_DEVICES=1 OMP_NUM_THREADS=1 TMPDIR=$BATS_TEST_TMPDIR
     [ -z "$torch_is_missing" ] || skip "/usr/bin/python3 has no PyTorch: $torch_is_missing"
-    scripts=$BATS_TEST_DIRNAME/torch_models
+    training=$BATS_TEST_DIRNAME/torch_models/training.py
     export PYTHONPATH=$root/bench # the networks in PyTorch
 }
 
@@ -21,7 +21,7 @@ setup() {
 trains_as_torch() {
     [ -e "$root/data/mnist/train-images-idx3-ubyte.gz" ] || skip "no MNIST here: make data"
     rm -f ./*.snapshot
-    /usr/bin/python3 -B "$scripts/training.py" "$TRAIN" "$root/data/mnist" . "$@"
+    /usr/bin/python3 -B "$training" "$TRAIN" "$root/data/mnist" . "$@"
 }
 
 @test "cnn has the gradients and losses of PyTorch's MNIST example" {
@@ -35,5 +35,5 @@ trains_as_torch() {
 
 @test "gpt has the gradients and losses of the same network in PyTorch, with SGD and with AdamW" {
     cat "$root"/docs/*.md >text
-    /usr/bin/python3 -B "$scripts/gpt.py" "$TRAIN" text:text . gpt --layers 2 --heads 4 --width 32 --context 24
+    /usr/bin/python3 -B "$training" "$TRAIN" text:text . gpt --layers 2 --heads 4 --width 32 --context 24
 }

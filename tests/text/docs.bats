@@ -2,12 +2,9 @@
 # Tests of the texts that are made from the repository: tools/author/render.py fills their marked blocks and finds nothing to
 # change, and tools/author/record.py compares what they quote. Both report what is stale or unknown.
 load ../helpers
-
-setup() {
-    command -v python3 >/dev/null || skip "python3 is not installed"
-    render=$root/tools/author/render.py record=$root/tools/author/record.py
-    unset DEVICE
-}
+needs=(python3)
+render=$root/tools/author/render.py record=$root/tools/author/record.py
+unset DEVICE
 
 @test "every marked block holds what the repository contains now" {
     "$render" --check
@@ -15,7 +12,6 @@ setup() {
 }
 
 @test "a block follows its source, also in a list and a value in a slide, and a stale one is reported" {
-    cd "$BATS_TEST_TMPDIR"
     copy_tree tree
     cd tree
     printf '%s\n' '- In a list:' '  <!-- code 01_single_gpu/short.c f from "if" to "}" from "return" to "return" -->' '  old' \
@@ -34,7 +30,6 @@ setup() {
 }
 
 @test "a quote agrees with other times and names of machines, and with nothing else" {
-    cd "$BATS_TEST_TMPDIR"
     local printed quoted verdict
     while IFS='@' read -r printed quoted verdict; do
         printf '%s\n' '```' "printf '%b\\n' '$printed'" '```' '' '```output' "$(printf '%b' "$quoted")" '```' >text.md

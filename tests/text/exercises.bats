@@ -1,11 +1,8 @@
 #!/usr/bin/env bats
 # Tests of the texts of the exercises: each is complete and can be made from the steps. tests/exercises runs them.
 load ../helpers
-
-setup() {
-    cd "$root" || return
-    mapfile -t folders < <(printf '%s\n' exercises/[0-9]*/ exercises/debug/*/ | sed 's|/$||')
-}
+begin_in=$root
+mapfile -t folders < <(cd "$root" && printf '%s\n' exercises/[0-9]*/ exercises/debug/*/ | sed 's|/$||')
 
 number_of() { # FOLDER
     local name=${1##*/}

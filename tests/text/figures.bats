@@ -2,14 +2,10 @@
 # Tests of the figures in docs/figures: they are what their sources draw, each text can be read, and their numbers are those
 # of the programs.
 load ../helpers
+needs=(python3)
 
 # These pictures come from other tools: docs/seeing.md and docs/convolution.md say which.
 others='convolution|overlap|prefetch|rehearse'
-
-setup() {
-    command -v python3 >/dev/null || skip "python3 is not installed"
-    cd "$BATS_TEST_TMPDIR" || return
-}
 
 @test "each figure is what its source draws, and each source has a figure or a slide" {
     mkdir again

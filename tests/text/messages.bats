@@ -2,10 +2,6 @@
 # Tests of exercises/messages.h, the messages that checks, tests and texts call by a name.
 load ../helpers
 
-setup() {
-    cd "$BATS_TEST_TMPDIR" || return
-}
-
 # A message may be broken into several strings of a source.
 source_strings() {
     (cd "$root" && cat 0*/{*,*/*}.c {common/*,zoo,zoo/*,watch}/*.c cpu_device/src/*.c) | tr '\n' ' ' | sed 's/" *"//g'

@@ -1,11 +1,8 @@
 #!/usr/bin/env bats
 # Tests of the slides in docs/slides: their numbers are those that the deck shows, and the PDF files show all of their text.
 load ../helpers
-
-setup() {
-    cd "$root" || return
-    command -v python3 >/dev/null || skip "python3 is not installed"
-}
+needs=(python3)
+begin_in=$root
 
 @test "no slide has a fixed port, and each exercise on a slide has its name and a timer" {
     python3 -B tests/text/check_slides.py

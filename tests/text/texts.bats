@@ -2,11 +2,8 @@
 # Tests of what the texts name: texts.py reads all of them once, and finds links, names, options and targets of make that
 # do not exist. other_names.txt lists names of other programs. Tables of variables are also checked here.
 load ../helpers
-
-setup() {
-    cd "$root" || return
-    command -v python3 >/dev/null || skip "python3 is not installed"
-}
+needs=(python3)
+begin_in=$root
 
 @test "each link, name, option and target of make in a text exists" {
     python3 -B tests/text/texts.py
@@ -40,4 +37,19 @@ setup() {
     [ "$(comm -23 variables listed)" = "" ]
     sed -n '/on the CPU device |$/,/^$/p' "$root/docs/nccl.md" | grep -oE '^\| `NCCL_[A-Z_]+`' | cut -d'`' -f2 | sort |
         diff <(grep ^NCCL_ variables) -
+}
+
+# Other tests run the commands of the texts.
+@test "the notebook has only commands of the texts, and no outputs" {
+    python3 -B - <<'END'
+import json
+
+with open("docs/course.ipynb", encoding="utf-8") as file:
+    cells = [cell for cell in json.load(file)["cells"] if cell["cell_type"] == "code"]
+text = "".join(open(name, encoding="utf-8").read() for name in ("docs/where.md", "README.md"))
+commands = [line.lstrip("!%") for cell in cells for line in "".join(cell["source"]).split("\n") if "make " in line]
+assert commands and not any(cell["outputs"] for cell in cells)
+for command in commands:
+    assert f"\n{command}\n" in text or f"`{command}`" in text, f"no text has: {command}"
+END
 }

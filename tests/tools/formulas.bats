@@ -1,17 +1,9 @@
 #!/usr/bin/env bats
 # Tests of tools/formulas.py: its values are those that the programs print, and those that others have published.
 load ../helpers
-
-setup_file() {
-    need_train 03_multigpu_launcher/launch 06_allreduce_demo/allreduce 07_large_models/train
-    export CPU_DEVICE_MODEL=h100 CPU_DEVICE_COMPUTE=0
-}
-
-setup() {
-    command -v python3 >/dev/null || skip "python3 is not installed"
-    cd "$BATS_TEST_TMPDIR" || return
-    build=${TRAIN%/*/*}
-}
+programs=(03_multigpu_launcher/launch 06_allreduce_demo/allreduce 07_large_models/train)
+needs=(python3)
+export CPU_DEVICE_MODEL=h100 CPU_DEVICE_COMPUTE=0
 
 # value EXPRESSION: prints the value of a Python expression that may use all formulas.
 value() {

@@ -1,11 +1,7 @@
 #!/usr/bin/env bats
 # Tests of tools/on_paper.py: rows that were also computed by hand.
 load ../helpers
-
-setup() {
-    command -v python3 >/dev/null || skip "python3 is not installed"
-    cd "$BATS_TEST_TMPDIR" || return
-}
+needs=(python3)
 
 paper() {
     python3 -B "$root/tools/on_paper.py" "$@"

@@ -2,11 +2,8 @@
 # bats file_tags=test-all
 # The banner names the library of the CPU device's matrix products, and says when OpenBLAS took slow kernels.
 load ../helpers
-
-setup() {
-    cd "$root" || return
-    unset OPENBLAS_CORETYPE PRODUCTS
-}
+begin_in=$root
+unset OPENBLAS_CORETYPE PRODUCTS
 
 banner() { # PROGRAM
     "$1" --data synthetic --hidden 8 --max-steps 1 >"$BATS_TEST_TMPDIR/out"

@@ -1,17 +1,9 @@
 #!/usr/bin/env bats
 # Tests of tools/rehearse.py, which times runs on modelled GPUs.
 load ../helpers
-
-setup_file() {
-    need_train 03_multigpu_launcher/launch {07_large_models,09_tensor}/train
-}
-
-setup() {
-    command -v python3 >/dev/null || skip "python3 is not installed"
-    cd "$BATS_TEST_TMPDIR" || return
-    unset CPU_DEVICE_MODEL
-    build=${TRAIN%/*/*}
-}
+programs=(03_multigpu_launcher/launch {07_large_models,09_tensor}/train)
+needs=(python3)
+unset CPU_DEVICE_MODEL
 
 # rehearse ARGUMENT...: writes to the folder out.
 rehearse() {

@@ -2,13 +2,9 @@
 # Tests of tools/trace.py on small traces written by hand, whose times are worked out in the comments. Times are in
 # microseconds, as in the files; the tables show ms.
 load ../helpers
-
-setup() {
-    command -v python3 >/dev/null || skip "python3 is not installed"
-    cd "$BATS_TEST_TMPDIR" || return
-    trace=$root/tools/trace.py
-    clock=measured host=node1
-}
+needs=(python3)
+trace=$root/tools/trace.py
+clock=measured host=node1
 
 # begin RANK RANKS: begins the trace of a rank. The next functions add to it, and finish writes it to trace.RANK.json.
 begin() {

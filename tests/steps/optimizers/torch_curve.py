@@ -3,9 +3,11 @@ once, in PyTorch and in doubles. START is a snapshot with the initial parameters
 learning rate of each step. Each step is an epoch, and the options are those of the trainers."""
 import sys
 
-import numpy
 import torch
 from torch.optim import lr_scheduler
+
+from course import load_images, read_snapshot
+from networks import set_parameters
 
 WIDTHS = [8, 32, 22, 14, 10]
 options = dict(word.split("=") for word in sys.argv[4:])
@@ -51,26 +53,15 @@ def rate(optimizer):
 
 
 def load_model(path):
-    values = torch.from_numpy(numpy.fromfile(path, "<f4", offset=1256)).double()
-    layers, at = [], 0
-    for inputs, outputs in zip(WIDTHS, WIDTHS[1:]):
-        layer = torch.nn.Linear(inputs, outputs).double()
-        for parameter in (layer.weight, layer.bias):
-            parameter.data = values[at:at + parameter.numel()].view(parameter.shape).clone()
-            at += parameter.numel()
-        layers += [layer, torch.nn.ReLU()]
-    return torch.nn.Sequential(*layers[:-1])
-
-
-def load_images(folder):
-    x = torch.from_numpy(numpy.fromfile(f"{folder}/train-images-idx3-ubyte", "u1", offset=16)).view(-1, WIDTHS[0])
-    y = torch.from_numpy(numpy.fromfile(f"{folder}/train-labels-idx1-ubyte", "u1", offset=8)).long()
-    x = x.double() / 255
-    return (x - x.mean()) / x.std(unbiased=False), y
+    layers = [torch.nn.Linear(*sizes) for sizes in zip(WIDTHS, WIDTHS[1:])]
+    model = torch.nn.Sequential(*(part for layer in layers for part in (layer, torch.nn.ReLU())))[:-1].double()
+    set_parameters(model, read_snapshot(path)[0])
+    return model
 
 
 def train(folder, start, steps):
     x, y = load_images(folder)
+    x = x.flatten(1).double()
     model = load_model(start)
     loss_of = torch.nn.CrossEntropyLoss(label_smoothing=number("label-smoothing", 0))
     optimizer = new_optimizer(model.parameters())
