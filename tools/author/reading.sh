@@ -14,9 +14,8 @@ most_lines=450 most_minutes=25 most_in_function=40
 # shellcheck disable=SC2016 # the backticks are for Markdown
 first='
 1|01_single_gpu/train.c|forward,backward,train_step,read_stats|a training step
-1|01_single_gpu/train.c|main,load,setup,start,train,train_epoch,evaluate,save|the program around it; begin with `main` at the end
 1|common/layers/dense.c|dense_forward,dense_backward|one layer; `matmul` is one call of cuBLAS
-1|common/snapshots/snapshot.h|all|what a snapshot holds
+1|01_single_gpu/train.c|main,train,train_epoch,evaluate,save|the program around it; begin with `main` at the end
 2|changes|diff12|ranks, the all-reduce, which rank saves, and when all stop
 2|02_multigpu_fork/meet_by_memory.c|all|the ranks get the id from rank 0
 3|changes|diff23|a rank finds its place
@@ -43,6 +42,8 @@ first='
 '
 # shellcheck disable=SC2016
 second='
+1|01_single_gpu/train.c|load,setup,start|what a run needs, and how it begins
+1|common/snapshots/snapshot.h|all|what a snapshot holds
 2|02_multigpu_fork/ranks.h|all|the contract of the next file
 2|02_multigpu_fork/ranks.c|start_ranks,wait_for_ranks,report_end|one process per GPU, from start to end
 3|03_multigpu_launcher/meet_by_file.c|all|the ranks get the id from rank 0
