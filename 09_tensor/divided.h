@@ -8,11 +8,8 @@
 #include <nccl.h>
 
 struct parts {
-    int count, number; // number: of this one
-    // 1: outside of the pairs, each part holds only its share of all tokens of the batch (sequence
-    // parallel: Korthikanti et al., "Reducing activation recomputation in large transformer
-    // models", 2022)
-    int own_tokens;
+    int count, number;         // number: of this one
+    int own_tokens;            // 1: each part has tokens of its own (sequence.h)
     const struct model *whole; // whose pairs are divided
     int pairs, whole_products; // numbers of pairs, and of matrices that are not divided
     int in_pair;               // 1 while the layers of a pair are appended, after the first one
@@ -31,12 +28,6 @@ int build_part(struct model *model, const struct model *whole, struct parts *par
 
 // Returns how the parts divide the matrix of a layer of a part.
 enum divided { NOT_DIVIDED, BY_OUTPUTS, BY_INPUTS } how_divided(const struct layer *layer);
-
-// The product of a layer of a pair: its rows for each sample, and the values of a row.
-struct product {
-    int rows, inputs, outputs;
-};
-struct product product_of(const struct layer *layer);
 
 // Appends the parameters of a layer of a part. first: the shard of part 0; those of the other parts
 // follow it.

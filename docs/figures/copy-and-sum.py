@@ -1,4 +1,4 @@
-"""Where a pair of divided layers needs sums (09_tensor/divided.c): the functions f and g of https://arxiv.org/abs/1909.08053."""
+"""Where a pair of divided layers needs sums (09_tensor/pair.c): the functions f and g of https://arxiv.org/abs/1909.08053."""
 from drawing import COMMUNICATE, COMPUTE, COPY, HOST, Figure
 
 

@@ -28,6 +28,7 @@ static int build(struct model *m, const struct training_options *options, const 
 
 static const struct model_kind pair = {"pair", build, 0};
 static const struct model_kind *const models[] = {&pair, NULL};
+static const struct catalogue pairs = {.models = models, .dense_appended = layer_appended};
 
 static void print_layer(void) {
     printf("the %s, with %d inputs and %d outputs",
@@ -142,8 +143,6 @@ int main(int argc, char **argv) {
     groups = atoi(argv[2]);
     for (int i = 0; i < 3; i++)
         widths[i] = atoi(argv[3 + i]);
-    struct catalogue pairs = *catalogue;
-    pairs.models = models;
     catalogue = &pairs;
     struct parts division = {.count = parts};
     const struct training_options options = {.model = "pair"};

@@ -35,7 +35,8 @@ first='
 8|08_pipeline/train.c|run_forwards,run_batch,backward|the three loops, and the sum of all micro-batches
 8|08_pipeline/pipeline.c|count_forwards,exchange|how many forwards come first, and how two stages exchange values
 9|09_tensor/divided.h|all|what a part is
-9|09_tensor/divided.c|begins_pair,divide,second_forward,first_backward,shard_layer|which layers are a pair, where the parts sum their shares, and which parameters a part has
+9|09_tensor/pair.c|first_forward,second_forward,first_backward,second_backward|what a part of a pair computes, and where the parts sum their shares
+9|09_tensor/divided.c|begins_pair,divide,shard_layer|which layers are a pair, and which parameters a part has
 9|09_tensor/tensor.h|all|what a rank knows of the other parts
 9|09_tensor/tensor.c|wait_for_others,sum_parts,next_copy,sum_copies|the sums, and the parameters that all parts have
 9|changes|diff89|the trainer builds one part of the model
