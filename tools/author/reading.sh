@@ -36,9 +36,7 @@ first='
 8|08_pipeline/pipeline.c|count_forwards,exchange|how many forwards come first, and how two stages exchange values
 9|09_tensor/divided.h|all|what a part is
 9|09_tensor/pair.c|first_forward,second_forward,first_backward,second_backward|what a part of a pair computes, and where the parts sum their shares
-9|09_tensor/divided.c|begins_pair,divide,shard_layer|which layers are a pair, and which parameters a part has
-9|09_tensor/tensor.h|all|what a rank knows of the other parts
-9|09_tensor/tensor.c|wait_for_others,sum_parts,next_copy,sum_copies|the sums, and the parameters that all parts have
+9|09_tensor/tensor.c|wait_for_others,sum_parts|the sum
 9|changes|diff89|the trainer builds one part of the model
 '
 # shellcheck disable=SC2016
@@ -62,6 +60,9 @@ second='
 7|07_large_models/saving.c|all|one file from many shards
 8|changes|diff48|a stage computes micro-batches
 8|08_pipeline/pipeline.c|cut_layers,divide_layers|how the model is cut
+9|09_tensor/divided.c|begins_pair,divide,shard_layer|which layers are a pair, and which parameters a part has
+9|09_tensor/tensor.h|all|what a rank knows of the other parts
+9|09_tensor/tensor.c|next_copy,sum_copies|the parameters that all parts have
 '
 entries=$first$second
 
