@@ -81,6 +81,15 @@ schedules() {
             title=${BASH_REMATCH[1]}
             wanted=$(grep -oE '[0-9]+ minutes' <<<"$line" | grep -oE '[0-9]+')
             sum=0
+        elif [[ $line =~ ^In\ ([0-9]+)\ minutes:$ ]]; then
+            wanted=${BASH_REMATCH[1]}
+        elif [[ $line =~ ^\|\ ([1-5])\ \|\ ([0-9]+)\ \|\ ([0-9]+)\ \|\ ([0-9]+)\ \|\ (.*)\ \(([0-9]+)\)\ \|$ ]]; then
+            minutes=$((BASH_REMATCH[2] + BASH_REMATCH[3] + BASH_REMATCH[4] + BASH_REMATCH[6])) part=${BASH_REMATCH[1]} number=${BASH_REMATCH[6]}
+            for exercise in ${BASH_REMATCH[5]//,/}; do
+                number=$((number - ${times[$exercise]:--1000}))
+            done
+            [[ $minutes = "$wanted" && $number = 0 ]] ||
+                echo "docs/instructor.md: session $part in $wanted minutes: they do not add up"
         elif [[ $line =~ ^\|\ (.*)\ \|\ ([0-9]+)\ \|$ ]]; then
             part=${BASH_REMATCH[1]} minutes=${BASH_REMATCH[2]}
             sum=$((sum + minutes))

@@ -73,6 +73,13 @@ END
     fails 1 'error: docs/figures/sent-bytes.py finds no numbers in what the commands printed' "${demo[@]}" 1.2
 }
 
+@test "each make demo that a text names is a slide with commands" {
+    local slide
+    for slide in $(git grep -hoE 'make demo S=[0-9]+\.[0-9]+' -- README.md docs/\*.md | sort -u | cut -d= -f2); do
+        make -s demo | grep -q "^make demo S=$slide " || { echo "slide $slide has no commands" && return 1; }
+    done
+}
+
 @test "every exercise of the schedules in docs/instructor.md has a slide" {
     local number count=0
     while read -r number; do
