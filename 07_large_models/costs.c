@@ -27,7 +27,7 @@ print_row(const char *kind, double measured, double computed, const char *formul
 
 // Returns the computed bytes of the activations. *shared: the number of outputs that units share,
 // because backward recomputes them.
-static double activation_bytes(const struct fsdp *f, int rows, int targets, int recompute,
+static double activation_bytes(const struct units *f, int rows, int targets, int recompute,
                                size_t *shared) {
     const struct model *m = f->model;
     size_t widest = 0, stored = m->layers[0].inputs; // floats per sample
@@ -52,7 +52,7 @@ static double activation_bytes(const struct fsdp *f, int rows, int targets, int 
 }
 
 // Returns the computed bytes of the buffers for gathered units.
-static double gathered_bytes(const struct fsdp *f) {
+static double gathered_bytes(const struct units *f) {
     size_t buffers[2] = {0};
     if (!f->buffered)
         return 0;
@@ -87,7 +87,7 @@ void step_ends(cudaStream_t stream) {
 }
 
 // Prints the row about the last training step of a rank, which had this many samples.
-static void print_rate(const struct fsdp *f, int samples) {
+static void print_rate(const struct units *f, int samples) {
     struct cudaDeviceProp properties;
     double flops = 0;
     float ms;
@@ -111,7 +111,7 @@ static void print_rate(const struct fsdp *f, int samples) {
     putchar('\n');
 }
 
-void print_costs(const struct fsdp *f, const struct optimizer *o, int rows, int targets,
+void print_costs(const struct units *f, const struct optimizer *o, int rows, int targets,
                  int recompute, double used) {
     double n = f->shards, r = f->replicas, sharded = f->count, all = sharded * n;
     size_t shared, data = device_bytes("data"), scratch = device_bytes("scratch");
@@ -138,10 +138,10 @@ void print_costs(const struct fsdp *f, const struct optimizer *o, int rows, int 
               "all these, data %zu and scratch %zu", data, scratch);
     if (f->sent_a_step >= 0) // else no training step has run
         print_row("sent / step", f->sent_a_step,
-                  f->micro_steps * (gathers * f->size + 4) * all * (n - 1) / n +
+                  f->micro_batches * (gathers * f->size + 4) * all * (n - 1) / n +
                       8 * sharded * (r - 1) / r,
-                  "%d (%d x %zu + 4) P (N - 1) / N + 8 P / N (R - 1) / R", f->micro_steps, gathers,
-                  f->size);
+                  "%d (%d x %zu + 4) P (N - 1) / N + 8 P / N (R - 1) / R", f->micro_batches,
+                  gathers, f->size);
     if (begin)
-        print_rate(f, rows * f->micro_steps);
+        print_rate(f, rows * f->micro_batches);
 }

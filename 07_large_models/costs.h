@@ -16,5 +16,5 @@ void step_ends(cudaStream_t stream);
 // times as many for backward, which is 6 per parameter and token, and those of attention. Products
 // that backward repeats do not count. If the name of the device is known, it also has the model
 // FLOPs utilisation (MFU): the share of the largest rate in the device's data sheet.
-void print_costs(const struct fsdp *f, const struct optimizer *o, int rows, int targets,
+void print_costs(const struct units *f, const struct optimizer *o, int rows, int targets,
                  int recompute, double used);

@@ -10,7 +10,7 @@ const char *saving_name(int i) {
 
 // Copies a sharded array to host memory: values on rank 0, NULL on the others. The ranks gather it
 // unit by unit, because one device may have no room for the whole array.
-static void collect(struct fsdp *f, const float *shard, float *values) {
+static void collect(struct units *f, const float *shard, float *values) {
     for (struct unit *u = f->units; u < f->units + f->unit_count; u++) {
         COLLECTIVE(f->stream, ncclAllGather(shard + u->first, u->whole, u->count, ncclFloat,
                                             f->group_comm, f->stream));
@@ -22,7 +22,7 @@ static void collect(struct fsdp *f, const float *shard, float *values) {
 }
 
 // Rank 0 saves the parameters and optimizer state of all ranks in one file.
-static int save_full(struct fsdp *f, const char *path, const struct snapshot *state, int rank,
+static int save_full(struct units *f, const char *path, const struct snapshot *state, int rank,
                      char why[WHY_SIZE]) {
     int per_parameter = state->state_size / state->parameters;
     size_t all = f->model->parameters;
@@ -39,7 +39,7 @@ static int save_full(struct fsdp *f, const char *path, const struct snapshot *st
 
 // Each rank saves its shard in a file of its own. When all files are there, rank 0 makes them the
 // snapshot.
-static int save_shards(struct fsdp *f, const char *path, const struct snapshot *state, int rank,
+static int save_shards(struct units *f, const char *path, const struct snapshot *state, int rank,
                        double *number, char why[WHY_SIZE]) {
     int failed = snapshot_save_shard(path, state, &f->sharding, f->shard, why);
     barrier(number, f->group_comm, f->stream);
@@ -51,7 +51,7 @@ static int save_shards(struct fsdp *f, const char *path, const struct snapshot *
     return rank == 0 && snapshot_commit(path, state, &f->sharding, why);
 }
 
-int units_save(struct fsdp *f, const char *path, const struct snapshot *state, int rank,
+int units_save(struct units *f, const char *path, const struct snapshot *state, int rank,
                enum saving saving, double *number, char why[WHY_SIZE]) {
     if (f->shards == 1)
         return snapshot_save(path, state, why);

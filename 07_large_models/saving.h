@@ -9,5 +9,5 @@ const char *saving_name(int saving); // as the option, or NULL after the last on
 // rank is the number in it. The caller has copied the shard into state. SAVE_FULL: rank 0 gathers
 // all shards and saves one file. number is one for barrier. Returns 0, or another value with the
 // reason in why.
-int units_save(struct fsdp *f, const char *path, const struct snapshot *state, int rank,
+int units_save(struct units *f, const char *path, const struct snapshot *state, int rank,
                enum saving saving, double *number, char why[WHY_SIZE]);

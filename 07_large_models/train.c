@@ -1,7 +1,7 @@
 // Step 7 extends step 5 by what large models need. Each group of ranks can shard its own copy of
 // the model. A unit of several layers is gathered at once, and in bfloat16. A batch is computed in
-// parts. The norm of the gradients is clipped. Backward can recompute activations, so forward need
-// not keep them.
+// micro-batches. The norm of the gradients is clipped. Backward can recompute activations, so
+// forward need not keep them.
 #include "02_multigpu_fork/nccl_check.h"
 #include "03_multigpu_launcher/agree.h"
 #include "03_multigpu_launcher/environment.h"
@@ -47,7 +47,7 @@ static const struct option_spec options[] = {
     {"precision", OPTION_CHOICE | OPTION_CHANGES, &step_opt.precision, "fp32", 0, 0,
      "of matrix products and gathered parameters", precision_name},
     {"accumulate", OPTION_INT, &step_opt.accumulate, "1", 1, 1e6,
-     "number of parts in which a batch is computed"},
+     "number of micro-batches of a rank"},
     {"clip", OPTION_REAL | OPTION_CHANGES, &step_opt.clip, "0", 0, 1e9,
      "largest norm of the gradient, 0: no limit"},
     {"save", OPTION_CHOICE, &step_opt.save, "sharded", 0, 0,
@@ -74,7 +74,7 @@ struct trainer {
     uint32_t *order, *host_order; // indices of the training samples, shuffled for this epoch
     struct model model;
     struct optimizer optimizer;
-    struct fsdp fsdp; // this rank's shard of the parameters, gradients and optimizer state
+    struct units fsdp; // this rank's shard of the parameters, gradients and optimizer state
     float *activations[MOST_LAYERS + 1]; // [0]: the batch, [i + 1]: the outputs of layer i
     float *outputs[MOST_LAYERS];         // where layer i writes them, and then its workspace
 
@@ -102,21 +102,22 @@ static void load(struct trainer *t) {
     char why[WHY_SIZE];
     if (data_load(&t->train, &t->test, &opt.data, why))
         fail("%s", why);
-    long parts = t->world * step_opt.accumulate;
-    t->rows = opt.batch / parts;
-    long fit = max_size(t->rows, 1) * parts;
+    long all = t->world * step_opt.accumulate; // micro-batches of all ranks
+    t->rows = opt.batch / all;
+    long fit = max_size(t->rows, 1) * all;
     if (opt.batch != fit)
-        wrong_usage("--batch %ld is not divisible by %d rank%s x %ld part%s; %ld and %ld are",
-                    opt.batch, t->world, PLURAL(t->world), step_opt.accumulate,
-                    PLURAL(step_opt.accumulate), fit, fit + parts);
+        wrong_usage(
+            "--batch %ld is not divisible by %d rank%s x %ld micro-batch%s; %ld and %ld are",
+            opt.batch, t->world, PLURAL(t->world), step_opt.accumulate,
+            step_opt.accumulate == 1 ? "" : "es", fit, fit + all);
     if (model_build(&t->model, &opt, &t->train, why))
         wrong_usage("%s", why);
     if (optimizer_build(&t->optimizer, &opt, t->train.count, why))
         wrong_usage("%s", why);
-    t->fsdp = (struct fsdp){.strategy = step_opt.strategy,
-                            .precision = step_opt.precision,
-                            .micro_steps = step_opt.accumulate,
-                            .prefetch = step_opt.prefetch};
+    t->fsdp = (struct units){.strategy = step_opt.strategy,
+                             .precision = step_opt.precision,
+                             .micro_batches = step_opt.accumulate,
+                             .prefetch = step_opt.prefetch};
     units_build(&t->fsdp, &t->model, &t->place, step_opt.unit_bytes);
     if (!opt.snapshot)
         return;
@@ -240,9 +241,9 @@ static void train_step(struct trainer *t) {
     step_begins(t->stream);
     begin_step(&t->pass, rng_bits(~opt.seed, steps_done(t)));
     t->fsdp.sent = 0;
-    for (int part = 0; part < step_opt.accumulate; part++) {
-        size_t slice = (t->rank * step_opt.accumulate + part) * t->rows; // where this part begins
-        t->fsdp.micro_step = part;
+    for (int i = 0; i < step_opt.accumulate; i++) {
+        size_t slice = (t->rank * step_opt.accumulate + i) * t->rows; // of this micro-batch
+        t->fsdp.micro_batch = i;
         t->pass.first_sample = slice;
         forward(t, &t->train, t->order, t->progress.step * opt.batch + slice, t->rows);
         softmax_cross_entropy(t->activations[t->model.count], t->labels, t->rows * t->train.targets,
@@ -319,7 +320,7 @@ static int finished(const struct trainer *t) {
 static void save(struct trainer *t) {
     char why[WHY_SIZE];
     struct snapshot *s = t->snapshot;
-    struct fsdp *f = &t->fsdp;
+    struct units *f = &t->fsdp;
     begin_save_minutes();
     if (opt.snapshot)
         watch_save(); // all ranks of a group save
@@ -334,7 +335,7 @@ static void save(struct trainer *t) {
 // Sets the parameters and the optimizer state to those of the snapshot, or to initial values.
 static void start(struct trainer *t) {
     const struct snapshot *s = t->snapshot;
-    struct fsdp *f = &t->fsdp;
+    struct units *f = &t->fsdp;
     if (t->resumed) {
         snapshot_to_device(s, f->parameters, f->optimizer_state);
         print_resumed(opt.snapshot, s, finished(t));

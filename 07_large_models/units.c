@@ -17,7 +17,7 @@ const char *precision_name(int i) {
 }
 
 // Decides which ranks form a group.
-static void form_groups(struct fsdp *f, const struct place *p) {
+static void form_groups(struct units *f, const struct place *p) {
     int none = f->strategy == NONE, hybrid = f->strategy == HYBRID;
     f->keep = f->strategy == GRAD;
     if (hybrid && p->local_world < 1)
@@ -38,7 +38,7 @@ static void form_groups(struct fsdp *f, const struct place *p) {
 // A unit is a layer, or several layers with at most unit_bytes of parameters together. Layers
 // without parameters belong to the unit before them. NCCL gathers and scatters equal parts, so the
 // last piece of a unit may end with padding.
-static void form_units(struct fsdp *f, size_t unit_bytes) {
+static void form_units(struct units *f, size_t unit_bytes) {
     const struct model *m = f->model;
     struct unit *last = f->units;
     for (int i = 0; i < m->count; i++) {
@@ -62,19 +62,19 @@ static void form_units(struct fsdp *f, size_t unit_bytes) {
     }
 }
 
-void units_build(struct fsdp *f, struct model *model, const struct place *place,
+void units_build(struct units *f, struct model *model, const struct place *place,
                  size_t unit_bytes) {
     f->model = model;
     form_groups(f, place);
     f->type = f->precision == BF16 ? CUDA_R_16BF : CUDA_R_32F;
     f->size = f->type == CUDA_R_32F ? 4 : 2;
-    f->buffered = f->shards > 1 || f->type == CUDA_R_16BF || f->micro_steps > 1;
+    f->buffered = f->shards > 1 || f->type == CUDA_R_16BF || f->micro_batches > 1;
     f->sent_a_step = -1;
     store_values(model, f->type);
     form_units(f, unit_bytes);
 }
 
-void units_join(struct fsdp *f, ncclComm_t comm, int rank, cudaStream_t stream, int overlap) {
+void units_join(struct units *f, ncclComm_t comm, int rank, cudaStream_t stream, int overlap) {
     f->stream = f->comm_stream = stream;
     if (overlap)
         CUDA_CHECK(cudaStreamCreate(&f->comm_stream));
@@ -88,7 +88,7 @@ void units_join(struct fsdp *f, ncclComm_t comm, int rank, cudaStream_t stream, 
 }
 
 // Two buffers, used in turn, are enough for all units. With keep, each unit has its own buffer.
-void units_allocate(struct fsdp *f, int state_per_parameter) {
+void units_allocate(struct units *f, int state_per_parameter) {
     int buffers = f->keep ? f->unit_count : 2;
     size_t bytes[MOST_LAYERS] = {0}, shard = f->count * sizeof(float);
     DEVICE_ALLOC(f->parameters, "parameters", shard);
@@ -113,7 +113,7 @@ void units_allocate(struct fsdp *f, int state_per_parameter) {
 
 // Backward recomputes the outputs inside a unit, one unit at a time, so the units can share memory
 // for them. Only the last outputs of each unit have memory of their own then, without workspace.
-size_t allocate_activations(const struct fsdp *f, size_t bytes_per_float, int recompute,
+size_t allocate_activations(const struct units *f, size_t bytes_per_float, int recompute,
                             float *outputs[], float *activations[]) {
     float *shared[MOST_LAYERS] = {0}; // [n]: for layer n of each unit
     const struct layer *layers = f->model->layers;
@@ -139,19 +139,19 @@ size_t allocate_activations(const struct fsdp *f, size_t bytes_per_float, int re
 }
 
 // The padding is zero, and its gradients are zero, so it stays zero.
-void units_initialise(struct fsdp *f, uint64_t seed) {
+void units_initialise(struct units *f, uint64_t seed) {
     shard_initialise(&f->sharding, f->shard, f->model, f->parameters, seed, f->stream);
 }
 
 // Makes the communication stream wait for all computation that the host has queued so far.
-static void comm_waits(struct fsdp *f) {
+static void comm_waits(struct units *f) {
     CUDA_CHECK(cudaEventRecord(f->event, f->stream));
     CUDA_CHECK(cudaStreamWaitEvent(f->comm_stream, f->event, 0));
 }
 
 // Queues the all-gather of a unit, unless it is queued. The host must have queued the computation
 // of the unit that used the buffer before.
-static void gather_unit(struct fsdp *f, struct unit *u) {
+static void gather_unit(struct units *f, struct unit *u) {
     const void *piece = f->parameters + u->first;
     if (u->gathered)
         return;
@@ -169,7 +169,7 @@ static void gather_unit(struct fsdp *f, struct unit *u) {
     u->gathered = 1;
 }
 
-void fetch_unit(struct fsdp *f, int n, int next) {
+void fetch_unit(struct units *f, int n, int next) {
     if (!f->buffered) // the rank has all parameters, and no sum is written where it computes
         return;
     gather_unit(f, &f->units[n]);
@@ -178,14 +178,14 @@ void fetch_unit(struct fsdp *f, int n, int next) {
     CUDA_CHECK(cudaStreamWaitEvent(f->stream, f->units[n].ready, 0));
 }
 
-const void *gathered_layer(const struct fsdp *f, const struct unit *u, const struct layer *l) {
+const void *gathered_layer(const struct units *f, const struct unit *u, const struct layer *l) {
     return (const char *)u->whole + (l->first - u->begin) * f->size;
 }
 
 // The sum runs during backward of the units before this one.
-void scatter_unit(struct fsdp *f, struct unit *u) {
+void scatter_unit(struct units *f, struct unit *u) {
     float *sums = f->gradients + u->first;
-    float *piece = f->micro_step ? u->gradients + f->shard * u->count : sums;
+    float *piece = f->micro_batch ? u->gradients + f->shard * u->count : sums;
     size_t padding = u->count * f->shards - u->parameters;
     if (padding)
         CUDA_CHECK(
@@ -194,9 +194,9 @@ void scatter_unit(struct fsdp *f, struct unit *u) {
     COLLECTIVE(f->comm_stream, ncclReduceScatter(u->gradients, piece, u->count, ncclFloat, ncclSum,
                                                  f->group_comm, f->comm_stream));
     f->sent += (double)u->count * sizeof(float) * (f->shards - 1);
-    if (f->micro_step)
+    if (f->micro_batch)
         add_to(sums, piece, u->count, f->comm_stream);
-    if (f->micro_step == f->micro_steps - 1) {
+    if (f->micro_batch == f->micro_batches - 1) {
         COLLECTIVE(f->comm_stream, ncclAllReduce(sums, sums, u->count, ncclFloat, ncclSum,
                                                  f->replica_comm, f->comm_stream));
         f->sent += 2. * u->count * sizeof(float) * (f->replicas - 1) / f->replicas;
@@ -204,7 +204,7 @@ void scatter_unit(struct fsdp *f, struct unit *u) {
     u->gathered = 0;
 }
 
-void units_finish(struct fsdp *f) {
+void units_finish(struct units *f) {
     CUDA_CHECK(cudaEventRecord(f->event, f->comm_stream));
     CUDA_CHECK(cudaStreamWaitEvent(f->stream, f->event, 0));
 }

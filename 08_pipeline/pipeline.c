@@ -89,7 +89,7 @@ static void count_forwards(struct pipeline *p) {
     p->in_flight = min_size(p->warm_up + 1, p->micro_batches);
 }
 
-// Builds the model of this stage. A layer's place in the flat array is that in this rank's shard.
+// Builds the model of this stage. A layer's offset in the flat array is that in this rank's shard.
 static void divide_layers(struct pipeline *p, struct model *m) {
     const struct layer *layers = p->all->layers;
     cut_layers(p->all, p->stages, p->cut);

@@ -210,8 +210,8 @@ refuses() {
 3|2|--join-timeout 0: want a number from 1|--join-timeout 0
 5|2|unknown option --strategy|--strategy full
 7|2|--strategy zero: want one of: full, grad, hybrid, none;|--strategy zero
-7|2|--batch 121 {INDIVISIBLE} 3 ranks x 1 part; 120 and 123 are;|--batch 121
-7|2|--batch 120 {INDIVISIBLE} 3 ranks x 7 parts; 105 and 126 are;|--accumulate 7
+7|2|--batch 121 {INDIVISIBLE} 3 ranks x 1 micro-batch; 120 and 123 are;|--batch 121
+7|2|--batch 120 {INDIVISIBLE} 3 ranks x 7 micro-batches; 105 and 126 are;|--accumulate 7
 8|2|--stages 2: 3 ranks cannot be divided into pipelines of 2 ranks|--stages 2
 8|2|--stages 3: the model has only 2 layers, and each stage needs one|--stages 3 --hidden 8
 8|2|--batch 120 {INDIVISIBLE} 1 replica x 7 micro-batches; 119 and 126 are|--micro-batches 7

@@ -57,7 +57,7 @@ const float *inner_forward(const struct layer *first, const struct layer *end,
                            const struct pass *pass, const void *parameters, const float *x,
                            float *y, int b) {
     for (const struct layer *i = first; i < end; i = layer_after(i)) {
-        float *outputs = y + b * zoo_layer(i)->place;
+        float *outputs = y + b * zoo_layer(i)->offset;
         i->kind->forward(i, pass, parameters_of_inner(i, pass, parameters), x, outputs, b);
         x = outputs;
     }
@@ -71,10 +71,10 @@ void inner_backward(const struct layer *first, const struct layer *end, const st
     while (end > first) {
         const struct layer *i = layer_before(first, end);
         const struct layer *before = i > first ? layer_before(first, i) : NULL;
-        float *dx_of_i = before ? dy + b * zoo_layer(before)->place : dx;
+        float *dx_of_i = before ? dy + b * zoo_layer(before)->offset : dx;
         i->kind->backward(i, pass, parameters_of_inner(i, pass, parameters),
-                          before ? y + b * zoo_layer(before)->place : x,
-                          y + b * zoo_layer(i)->place, dy_of_last, dx_of_i,
+                          before ? y + b * zoo_layer(before)->offset : x,
+                          y + b * zoo_layer(i)->offset, dy_of_last, dx_of_i,
                           gradients + (i->first - zoo_layer(i)->around->first), b);
         dy_of_last = dx_of_i;
         end = i;
@@ -110,20 +110,20 @@ struct layer *begin_inner(struct model *m, const struct layer_kind *kind) {
     return l;
 }
 
-// Gives the inner layers their places: one after the other in the workspace, and for the last one
+// Gives the inner layers their offsets: one after the other in the workspace, and for the last one
 // of a block or a sublayer, the outputs. A bias works where the layer before it writes.
 static void lay_out(struct layer *l, cudaDataType type) {
     const struct layer *last = l->kind == &residual ? NULL : last_to_write(l);
-    size_t end = l->outputs + (last ? last->workspace : 0), place = 0;
+    size_t end = l->outputs + (last ? last->workspace : 0), offset = 0;
     for (struct layer *i = zoo_layer(l)->inner; i < zoo_layer(l)->inner_end;
          i = (struct layer *)layer_after(i)) {
         if (i == last) {
-            place = 0;
+            offset = 0;
         } else if (i->kind != &bias) {
-            place = end;
+            offset = end;
             end += output_floats(i, type) + i->workspace;
         }
-        zoo_layer(i)->place = place;
+        zoo_layer(i)->offset = offset;
     }
     l->workspace = (int)min_size(end - l->outputs, MOST_VALUES + 1);
 }

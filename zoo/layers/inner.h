@@ -55,7 +55,7 @@ const void *parameters_of_inner(const struct layer *inner, const struct pass *pa
                                 const void *parameters);
 
 // Appends a layer of this kind. All layers of the zoo up to end_inner are its inner ones. end_inner
-// gives them their places: the last one of a block writes the outputs of the block, that of a
+// gives them their offsets: the last one of a block writes the outputs of the block, that of a
 // sublayer writes to scratch memory, and all others write to the workspace.
 struct layer *begin_inner(struct model *m, const struct layer_kind *kind);
 void end_inner(struct model *m);

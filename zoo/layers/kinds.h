@@ -48,10 +48,10 @@ union settings {
 struct __attribute__((may_alias)) zoo_layer {
     // A layer may consist of inner layers, such as those of a block: the layers from inner to
     // inner_end, or NULL if there are none. The member around of an inner layer points back to the
-    // layer that it is a part of. The outputs of an inner layer begin at float place * b of that
+    // layer that it is a part of. The outputs of an inner layer begin at float offset * b of that
     // layer's outputs and workspace.
     struct layer *inner, *inner_end, *around;
-    size_t place;
+    size_t offset;
     int elementwise; // 1: an output depends on one input and, with parameters, on a bias
     union settings settings;
 };

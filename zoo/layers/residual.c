@@ -21,7 +21,7 @@ static void branch_backward(const struct layer *l, const struct layer *first,
                             const struct layer *end, const struct pass *pass,
                             const void *parameters, const float *x, float *y, float *dy, float *dx,
                             float *gradients, int b) {
-    float *dy_of_last = dy + b * zoo_layer(layer_before(first, end))->place;
+    float *dy_of_last = dy + b * zoo_layer(layer_before(first, end))->offset;
     CUDA_CHECK(cudaMemcpyAsync(dy_of_last, dy, (size_t)b * l->outputs * sizeof *dy,
                                cudaMemcpyDeviceToDevice, pass->stream));
     inner_backward(first, end, pass, parameters, x, y, dy, dy_of_last, dx, gradients, b);

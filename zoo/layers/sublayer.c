@@ -39,8 +39,8 @@ static void sublayer_backward(const struct layer *l, const struct pass *pass,
                     gradients + (end->first - l->first), pass->scratch, rows, cols, pass->stream);
     else if (narrow)
         to_bfloat16((void *)dbody, dy, (size_t)rows * cols, pass->stream);
-    float *normalised = y + b * zoo_layer(norm)->place,
-          *dnormalised = dy + b * zoo_layer(norm)->place;
+    float *normalised = y + b * zoo_layer(norm)->offset,
+          *dnormalised = dy + b * zoo_layer(norm)->offset;
     inner_backward(layer_after(norm), end, pass, parameters, normalised, y, dy, dbody, dnormalised,
                    gradients, b);
     norm_backward_adding(norm, pass, parameters_of_inner(norm, pass, parameters), x, normalised,
