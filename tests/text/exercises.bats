@@ -72,8 +72,7 @@ missing() {
 }
 
 @test "a README is a path: exercises in order, what answers them after them, and the first own line within three minutes" {
-    local readmes readme
-    mapfile -t readmes < <(grep -l '^## Read it' 0*/README.md)
+    local readme
     awk '
         function complain(text) { print FILENAME ", line " FNR ": " text; failed = 1 }
         function write(folder,   line, word, file) {
@@ -116,8 +115,8 @@ missing() {
             write(substr($0, RSTART, RLENGTH))
         }
         /^## What PyTorch calls it/ && !guesses { complain("no guess before a run") }
-        END { exit failed }' "${readmes[@]}" >"$BATS_TEST_TMPDIR/path" || { cat "$BATS_TEST_TMPDIR/path" && return 1; }
-    for readme in "${readmes[@]}"; do
+        END { exit failed }' 0*/README.md >"$BATS_TEST_TMPDIR/path" || { cat "$BATS_TEST_TMPDIR/path" && return 1; }
+    for readme in 0*/README.md; do
         printf '%s\n' exercises/"${readme:1:1}".*/ | sed 's|/$||' | sort -V
     done | diff - "$BATS_TEST_TMPDIR/path"
 }

@@ -44,26 +44,13 @@ table() {
 }
 
 lab() { # STEP
-    local folder number names='' lab=() begin='Find the mistakes in the' indent=''
-    # The README does not name each exercise where the reader meets it.
-    grep -q '^## Read it' 0"$1"_*/README.md || { exercises "$1" && begin='- in the' indent='  '; }
+    local folder number names='' lab
     mapfile -t lab < <(faults "$1")
-    [ ${#lab[@]} -gt 0 ] || return 0
     for folder in "${lab[@]}"; do
         number=${folder##*/} names="$names, debug.${number%%-*}"
     done
-    printf -- '%s [debugging lab](../exercises/README.md#the-debugging-lab): %s (%s min)\n' "$begin" "${names#, }" \
-        "$(minutes "${lab[@]}")" | fold -s -w 118 | sed "s/ *\$//; 2,\$s/^/$indent/"
-}
-
-exercises() { # STEP
-    local folder
-    # shellcheck disable=SC2016 # backticks of Markdown
-    printf '`make exercise EX=%s.1` starts exercise %s.1, and `make check` tests your code (%s):\n\n' "$1" "$1" \
-        '[more](../exercises/README.md)'
-    for folder in $(printf '%s\n' exercises/"$1".*-* | sort -V); do
-        printf -- '- [%s](../%s/README.md) (%s min)\n' "$(sed -n '1s/^# //p' "$folder/README.md")" "$folder" "$(minutes "$folder")"
-    done
+    printf 'Find the mistakes in the [debugging lab](../exercises/README.md#the-debugging-lab): %s (%s min)\n' "${names#, }" \
+        "$(minutes "${lab[@]}")" | fold -s -w 118 | sed 's/ *$//'
 }
 
 case $# in
