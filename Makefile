@@ -90,6 +90,13 @@ step% run-step% trace-step% profile-step% diff%:
 	$(error There is no $@: the steps are $(STEPS), and the differences are $(DIFFS))
 
 DOCTOR = build/$(HERE)/03_multigpu_launcher/launch build/$(HERE)/04_multinode/doctor
+# make takes the files for targets, too, so they need a rule.
+COMPARED := $(if $(filter compare,$(firstword $(MAKECMDGOALS))),$(filter-out compare,$(MAKECMDGOALS)))
+.PHONY: compare $(sort $(COMPARED))
+$(sort $(COMPARED)): ; @:
+compare: ## says whether the losses of two runs differ by rounding or by a fault (make compare one.csv three.csv)
+	@tools/compare.sh $(COMPARED)
+
 doctor: ## checks whether this machine or job can run the course, and suggests fixes
 	@status=0; tools/doctor.sh || status=1; $(MAKE) --no-print-directory DEVICE=$(HERE) $(DOCTOR) && \
 		$(firstword $(DOCTOR)) $(LAUNCH) $(lastword $(DOCTOR)) $(ARGS) || status=1; exit $$status

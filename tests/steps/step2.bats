@@ -154,6 +154,29 @@ END
     SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_JOB_ID=7 timeout 60 "$two" --nproc 2 "${options[@]}" --epochs 1
 }
 
+@test "make compare tells rounding from a fault" {
+    local compare=$root/tools/compare.sh one=(--data synthetic --hidden 64 --batch 120 --log-every 1 --max-steps 40)
+    "$TRAIN" "${one[@]}" --csv one
+    "$two" "${one[@]}" --nproc 3 --csv three
+    run make -s -C "$root" compare "$PWD/one" "$PWD/three"
+    [[ $status == 0 && $output == "rounding: in 40 steps, the losses differ by at most "* ]]
+    "$TRAIN" "${one[@]}" --seed 2 --csv other
+    run -1 "$compare" one other
+    [[ $output == "a fault: at step 1, the losses "* ]]
+    awk -F, -v OFS=, '$1 == 30 { $2 *= 1.01 } { print }' one >jump
+    run -1 "$compare" three jump
+    [[ $output == "a fault: at step 30, the losses "* ]]
+    sed 's/,0.05$/,0.1/' one >rate
+    run -1 "$compare" one rate
+    [[ $output == "a fault: at step 1, the learning rates are 0.05 and 0.1" ]]
+    sed 's/^5,[0-9.]*/5,nan/' one >nan
+    run -1 "$compare" one nan
+    [[ $output == "a fault: at step 5, the losses "*nan* ]]
+    grep -vE '^(1?[0-9]|20),' one >late
+    fails 2 "no losses of the same steps up to step 20" "$compare" one late
+    fails 2 "error: 'none' is no file" "$compare" one none
+}
+
 @test "--nproc gpu starts a rank for each visible GPU" {
     CUDA_VISIBLE_DEVICES=0,2 timeout 60 "$two" "${options[@]}" --max-steps 1 --nproc gpu >out
     grep -qx "ranks     global batch 120 = 2 ranks x 60" out

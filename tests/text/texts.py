@@ -85,7 +85,7 @@ class Repository:
             if quoted and "=" in token or token[:1] in ("&", "|"):
                 is_target = False
             yield from self.missing(token, is_target and token[:1].islower())
-            is_target |= token == "make"
+            is_target = is_target and token != "compare" or token == "make"  # make compare has files after it
 
     def missing(self, token, is_target=False):
         if token in self.others or re.search(r"://|^[~/$]|^(build|data|work)(/|$)", token):
