@@ -19,10 +19,11 @@ enum { LOG_SECONDS = 30, CSV_SIZE = 512 };
 static struct {
     FILE *csv;
     long steps, last; // of an epoch; the number of the last step, over all epochs
-    // Completed steps when the loss was last read, and at the last wait for the device; the times
-    // of these two events, and of the last line.
-    long known, waited;
-    double know, wait, line;
+    struct moment {
+        long steps; // completed
+        double time;
+    } loss, wait; // when the loss was last read, and at the last wait for the device
+    double line;  // time of the last line
     double speed; // steps per second before the last wait
     int modelled; // 1: the device has a modelled clock
 } report;
@@ -79,8 +80,8 @@ void report_open(const char *path, long done, long steps) {
     long all = opt.epochs * steps;
     report.steps = steps;
     report.last = opt.max_steps && opt.max_steps < all ? opt.max_steps : all;
-    report.known = report.waited = done;
-    report.know = report.wait = report.line = seconds();
+    report.line = seconds();
+    report.loss = report.wait = (struct moment){done, report.line};
     report.speed = 0;
     report.modelled = device_is_modelled();
     if (path)
@@ -91,7 +92,7 @@ void report_open(const char *path, long done, long steps) {
 // With a modelled clock, there is no progress report: the second of real time ends at a different
 // step in each run, and the wait for the report changes the modelled times.
 int report_due(long done, double pace) {
-    return !report.modelled && done >= report.waited + fmax(pace, 1);
+    return !report.modelled && done >= report.wait.steps + fmax(pace, 1);
 }
 
 double report_pace(void) {
@@ -110,17 +111,16 @@ static const char *computed(const char *format, double value, const char *none) 
 
 // Call it after each wait for the device, which has done so many steps.
 static void measure_speed(long done, double now) {
-    report.speed = (done - report.waited) / (now - report.wait);
-    report.waited = done;
-    report.wait = now;
+    report.speed = (done - report.wait.steps) / (now - report.wait.time);
+    report.wait = (struct moment){done, now};
 }
 
 // Prints a line with this text. With a modelled clock there are no rates, because the clock here is
 // that of the host.
 static void print_progress(long done, double now, const char *text) {
     long epoch = (done - 1) / report.steps + 1, step = (done - 1) % report.steps + 1;
-    double rate = (done - report.known) / (now - report.know); // steps per second
-    long left = (report.last - done) / rate;                   // seconds
+    double rate = (done - report.loss.steps) / (now - report.loss.time); // steps per second
+    long left = (report.last - done) / rate;                             // seconds
     say("epoch %ld/%ld  step %ld/%ld%s", epoch, opt.epochs, step, report.steps, text);
     if (!report.modelled)
         say("  %.0f %s/s  %ld:%02ld:%02ld left", rate * opt.batch * units_per_sample(), unit(),
@@ -151,8 +151,7 @@ void report_loss(long done, double loss, double lr) {
     measure_speed(done, now);
     snprintf(text, sizeof text, "  loss %s", computed("%.4f", loss, "-"));
     print_progress(done, now, text);
-    report.known = done;
-    report.know = now;
+    report.loss = (struct moment){done, now};
     if (report.csv) {
         check_csv(fprintf(report.csv, "%ld,%s,,,,,,%.9g", done, computed("%.9g", loss, ""), lr));
         end_csv_line("", 0);
@@ -182,7 +181,7 @@ void report_epoch(long epoch, long total, struct stats train, struct stats test,
         samples_per_second * units_per_sample(), unit());
     if (watcher)
         watcher->print(report.modelled);
-    report.know = report.wait = report.line = seconds(); // the speed does not include evaluation
+    report.line = report.loss.time = report.wait.time = seconds(); // without evaluation
     if (report.csv)
         csv_epoch(epoch, total, values, elapsed);
 }

@@ -346,14 +346,19 @@ static void *rows_of(const char *kernel, const struct attention_inputs *a, const
 #define ROWS_OF(a, array, tokens, pitch, written)                                                  \
     rows_of(__func__, a, array, #array, tokens, pitch, written)
 
+// Returns a with the addresses of its inputs for device threads.
+static struct attending attending_of(const char *kernel, const struct attention_inputs *a) {
+    struct attending attending = {*a};
+    attending.in.q = rows_of(kernel, a, a->q, "a->q", a->queries, a->q_pitch, 0);
+    attending.in.k = rows_of(kernel, a, a->k, "a->k", a->keys, a->key_pitch, 0);
+    attending.in.v = rows_of(kernel, a, a->v, "a->v", a->keys, a->key_pitch, 0);
+    return attending;
+}
+
 void attend(const struct attention_inputs *a, void *y, float *logs, cudaStream_t stream) {
     size_t heads = (size_t)a->samples * (size_t)a->heads,
            width = (size_t)a->heads * (size_t)a->width;
-    struct attending attending = {*a};
-    struct attention_inputs *in = &attending.in;
-    in->q = ROWS_OF(a, a->q, a->queries, a->q_pitch, 0);
-    in->k = ROWS_OF(a, a->k, a->keys, a->key_pitch, 0);
-    in->v = ROWS_OF(a, a->v, a->keys, a->key_pitch, 0);
+    struct attending attending = attending_of(__func__, a);
     attending.to_y = ROWS_OF(a, y, a->queries, width, 1);
     attending.logs = WRITES(logs, heads * (size_t)a->queries);
     note_work(a, a->rate > 0 ? 82 : 22, 2);
@@ -365,11 +370,7 @@ void attend_backward(const struct attention_inputs *a, const void *y, const void
                      cudaStream_t stream) {
     size_t heads = (size_t)a->samples * (size_t)a->heads,
            width = (size_t)a->heads * (size_t)a->width;
-    struct attending attending = {*a};
-    struct attention_inputs *in = &attending.in;
-    in->q = ROWS_OF(a, a->q, a->queries, a->q_pitch, 0);
-    in->k = ROWS_OF(a, a->k, a->keys, a->key_pitch, 0);
-    in->v = ROWS_OF(a, a->v, a->keys, a->key_pitch, 0);
+    struct attending attending = attending_of(__func__, a);
     attending.y = ROWS_OF(a, y, a->queries, width, 0);
     attending.dy = ROWS_OF(a, dy, a->queries, width, 0);
     attending.logs = READS((float *)logs, heads * (size_t)a->queries);

@@ -47,6 +47,8 @@ const struct layer_kind dropout = {"dropout", initialise_nothing, dropout_forwar
                                    dropout_backward};
 
 void append_dropout(struct model *m, float rate) {
+    if (rate == 0)
+        return;
     struct layer *l = append_layer(m, &dropout, m->out, 0, 0);
     settings_of(l)->dropout = (struct dropping){.rate = rate, .number = layer_number(m)};
     zoo_layer(l)->elementwise = 1;

@@ -78,7 +78,7 @@ void layer_appended(struct model *m, struct layer *l);
 // In training, each value becomes 0 with probability rate, and x / (1 - rate) otherwise, so the
 // expected value stays x, as in torch.nn.Dropout. In evaluation, y = x. The layer has no
 // parameters. The choice depends on the seed of the pass, the layer and the sample's index in the
-// whole batch. It does not depend on how the batch is split.
+// whole batch. It does not depend on how the batch is split. Rate 0 appends no layer.
 extern const struct layer_kind dropout;
 void append_dropout(struct model *m, float rate);
 

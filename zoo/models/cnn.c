@@ -6,9 +6,7 @@
 #include <stdio.h>
 
 static void add_dropout(struct model *m, double usual) {
-    double rate = isnan(zoo_opt.dropout) ? usual : zoo_opt.dropout; // auto is NAN
-    if (rate > 0)
-        append_dropout(m, (float)rate);
+    append_dropout(m, (float)(isnan(zoo_opt.dropout) ? usual : zoo_opt.dropout)); // auto is NAN
 }
 
 static int build(struct model *m, const struct training_options *options, const struct dataset *set,

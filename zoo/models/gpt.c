@@ -11,11 +11,6 @@ static const float deviation = 0.02f;
 // The shape, to print and to scan.
 #define SHAPE "gpt %d layers, %d heads, width %d, context %d"
 
-static void add_dropout(struct model *m, double rate) {
-    if (rate > 0)
-        append_dropout(m, (float)rate);
-}
-
 static void append_biased(struct model *m, int outputs, float deviation_of_weights) {
     append_linear(m, outputs, deviation_of_weights);
     append_bias(m);
@@ -28,13 +23,13 @@ static void append_block(struct model *m, const struct gpt_size *size, double dr
     append_biased(m, 3 * size->width, deviation);
     append_attention(m, size->heads, (float)dropout);
     append_biased(m, size->width, before_sum);
-    add_dropout(m, dropout);
+    append_dropout(m, (float)dropout);
     end_inner(m);
     begin_sublayer(m);
     append_linear(m, 4 * size->width, deviation);
     append_gelu(m); // with the bias of the linear layer
     append_biased(m, size->width, before_sum);
-    add_dropout(m, dropout);
+    append_dropout(m, (float)dropout);
     end_inner(m);
     end_inner(m);
 }
@@ -53,7 +48,7 @@ static int build(struct model *m, const struct training_options *options, const 
         return refuse(why, "--width %d: want at most %d", size.width, MOST_NORM_CHANNELS);
     snprintf(m->shape, sizeof m->shape, SHAPE, size.layers, size.heads, size.width, set->inputs);
     append_embedding(m, set->classes, size.width);
-    add_dropout(m, dropout);
+    append_dropout(m, (float)dropout);
     for (int i = 0; i < size.layers; i++)
         append_block(m, &size, dropout);
     append_layer_norm(m);

@@ -18,22 +18,29 @@ static void update_by_nesterov(const struct optimizer *o, double lr, float *para
 struct settings {
     double beta1, beta2, rho, epsilon;
 };
-static struct settings settings_of(const struct optimizer *optimizer);
+
+static struct settings defaults_of(const struct optimizer *o) {
+    if (o->name == adam.name || o->name == adamw.name)
+        return (struct settings){.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
+    if (o->name == adadelta.name)
+        return (struct settings){.rho = 0.9, .epsilon = 1e-6};
+    return (struct settings){0};
+}
+
+static struct settings settings_of(const struct optimizer *o) {
+    struct settings usual = defaults_of(o);
+    return (struct settings){optimizer_setting(zoo_opt.beta1, usual.beta1),
+                             optimizer_setting(zoo_opt.beta2, usual.beta2),
+                             optimizer_setting(zoo_opt.rho, usual.rho),
+                             optimizer_setting(zoo_opt.epsilon, usual.epsilon)};
+}
 
 static void update_by_adam(const struct optimizer *o, double lr, float *parameters,
                            const float *gradients, float *state, size_t count, long step,
                            cudaStream_t stream) {
     struct settings s = settings_of(o);
-    adam_step(parameters, gradients, state, state + count, count, lr, o->weight_decay, 0, s.beta1,
-              s.beta2, s.epsilon, step, stream);
-}
-
-static void update_by_adamw(const struct optimizer *o, double lr, float *parameters,
-                            const float *gradients, float *state, size_t count, long step,
-                            cudaStream_t stream) {
-    struct settings s = settings_of(o);
-    adam_step(parameters, gradients, state, state + count, count, lr, o->weight_decay, 1, s.beta1,
-              s.beta2, s.epsilon, step, stream);
+    adam_step(parameters, gradients, state, state + count, count, lr, o->weight_decay,
+              o->name == adamw.name, s.beta1, s.beta2, s.epsilon, step, stream);
 }
 
 static void update_by_adadelta(const struct optimizer *o, double lr, float *parameters,
@@ -46,24 +53,8 @@ static void update_by_adadelta(const struct optimizer *o, double lr, float *para
 }
 
 const struct optimizer adam = {"adam", 2, 1, update_by_adam, .lr = 0.001};
-const struct optimizer adamw = {"adamw", 2, 1, update_by_adamw, .lr = 0.001};
+const struct optimizer adamw = {"adamw", 2, 1, update_by_adam, .lr = 0.001};
 const struct optimizer adadelta = {"adadelta", 2, 0, update_by_adadelta, .lr = 1};
-
-static struct settings defaults_of(const struct optimizer *o) {
-    if (o->update == update_by_adam || o->update == update_by_adamw)
-        return (struct settings){.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
-    if (o->update == update_by_adadelta)
-        return (struct settings){.rho = 0.9, .epsilon = 1e-6};
-    return (struct settings){0};
-}
-
-static struct settings settings_of(const struct optimizer *o) {
-    struct settings usual = defaults_of(o);
-    return (struct settings){optimizer_setting(zoo_opt.beta1, usual.beta1),
-                             optimizer_setting(zoo_opt.beta2, usual.beta2),
-                             optimizer_setting(zoo_opt.rho, usual.rho),
-                             optimizer_setting(zoo_opt.epsilon, usual.epsilon)};
-}
 
 // Returns 0, or -1 if the optimizer cannot have its settings.
 static int check(const struct optimizer *o, char why[WHY_SIZE]) {
