@@ -1,25 +1,19 @@
 #include "04_multinode/meet_by_tcp.h"
 #include "04_multinode/addresses.h"
+#include "04_multinode/hello.h"
 #include "common/base/clock.h"
-#include "common/base/error.h"
-#include "common/device/device.h"
+#include "common/base/say.h"
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <math.h>
+#include <netinet/tcp.h>
 #include <poll.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-enum { VERSION = 3 };        // of the frames
-enum { MOST_UNKNOWN = 200 }; // connections that have not said who they are
 enum { MOST_NOTES = 5 };     // printed about refused connections
-enum { HELLO_SECONDS = 5 };  // time for a new connection to send its HELLO
 enum { GRACE_SECONDS = 10 }; // how much longer a rank waits for the answer of rank 0
 
 struct meeting_opt meeting_opt;
@@ -34,62 +28,16 @@ const struct option_spec meeting_options[] = {
     {0},
 };
 
-// A rank sends HELLO. When all ranks have come, rank 0 sends ID to each one, or NO.
-enum kind { HELLO = 1, ID, NO };
-
-// A message. Numbers are in network byte order, and texts end with a 0.
-struct frame {
-    char magic[8];
-    uint32_t version, kind, world, rank; // of the sender
-    char run[256], token[64], host[HOST_NAME_MAX + 1];
-    char body[WHY_SIZE]; // HELLO: the kind of its device; ID: NCCL's id; NO: the reason
-};
-
-// A connection to rank 0's port.
-struct connection {
-    int socket;
-    int rank;           // -1: no valid HELLO has arrived yet
-    double deadline;    // for its HELLO
-    struct frame frame; // its HELLO, or a part of it
-    size_t got;         // bytes in frame
-    char address[64];   // of the other end
-};
-
-static struct frame my_frame; // this rank's HELLO
-
 static struct {
     const char *host, *port; // of rank 0
     double timeout, end;     // seconds, and the time at which they are over
     struct sockets listeners;
-    int world, count, arrived;      // number of ranks, of connections, and of those that are ranks
-    int rejected;                   // number of refused connections
-    struct connection *connections; // the oldest one first
+    int world, missing; // number of ranks, and of those that have not come
+    struct connection {
+        int socket;       // -1: it has not come
+        char address[64]; // of the other end
+    } * ranks;
 } rendezvous;
-
-// The token comes from a file or the environment, because everybody on the host can read a command
-// line.
-static void read_token(const char *path) {
-    struct stat s;
-    const char *name = path ? path : "MASTER_TOKEN", *given = getenv("MASTER_TOKEN");
-    char token[sizeof my_frame.token + 2] = "";
-    if (!path && !given)
-        return;
-    if (path) {
-        int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe would block
-        if (file < 0 || fstat(file, &s) || read(file, token, sizeof token - 1) < 0)
-            fail("--token-file %s: %m", path);
-        if (!S_ISREG(s.st_mode) || s.st_uid != geteuid() || (s.st_mode & 077))
-            fail("--token-file %s must be a plain file that only this user can read: chmod 600",
-                 path);
-        close(file);
-    } else {
-        snprintf(token, sizeof token, "%s", given);
-    }
-    token[strcspn(token, "\n")] = 0;
-    if (!*token || strlen(token) >= sizeof my_frame.token)
-        fail("%s: a token has 1 to %zu characters in one line", name, sizeof my_frame.token - 1);
-    memcpy(my_frame.token, token, strlen(token));
-}
 
 // Ranks on one host can choose a port themselves. They derive it from the name of the run, or from
 // the number of their parent process if the run has no name.
@@ -103,7 +51,7 @@ static void meet_here(const struct place *p) {
     setenv("MASTER_PORT", port, 0);
 }
 
-static void prepare(const struct place *p, const char *token_file) {
+static void prepare(const struct place *p, const char *token_file, double timeout) {
     static char port[8];
     if (p->local_world == p->world)
         meet_here(p);
@@ -117,73 +65,29 @@ static void prepare(const struct place *p, const char *token_file) {
     snprintf(port, sizeof port, "%d", rank0_port());
     rendezvous.host = host;
     rendezvous.port = port;
+    rendezvous.timeout = timeout;
+    rendezvous.end = seconds() + timeout;
     rendezvous.world = p->world;
-    my_frame = (struct frame){.magic = "ranks\r\n",
-                              .version = htonl(VERSION),
-                              .kind = htonl(HELLO),
-                              .world = htonl(p->world),
-                              .rank = htonl(p->rank)};
-    snprintf(my_frame.run, sizeof my_frame.run, "%s", p->run);
-    snprintf(my_frame.body, sizeof my_frame.body, "%s", device_kind());
-    strcpy(my_frame.host, host_name());
-    read_token(token_file);
-}
-
-// Sends a frame without the run and the token, because the other end may know neither of them. A
-// new connection has room for a frame, so this does not wait.
-static int answer(int socket, enum kind kind, const void *body, size_t bytes) {
-    struct frame f = my_frame;
-    f.kind = htonl(kind);
-    memset(f.run, 0, sizeof f.run);
-    memset(f.token, 0, sizeof f.token);
-    memset(f.body, 0, sizeof f.body);
-    memcpy(f.body, body, bytes);
-    return send(socket, &f, sizeof f, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof f;
-}
-
-// Receives the next part of a frame, without waiting. Returns 1 if the frame is complete, 0 if not,
-// and -1 if the other end has closed the connection.
-static int receive_more(int socket, struct frame *f, size_t *got) {
-    ssize_t n = recv(socket, (char *)f + *got, sizeof *f - *got, MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return 0;
-    if (n <= 0)
-        return -1;
-    *got += n;
-    f->run[sizeof f->run - 1] = f->token[sizeof f->token - 1] = 0;
-    f->host[sizeof f->host - 1] = f->body[sizeof f->body - 1] = 0;
-    return *got == sizeof *f;
+    prepare_hello(p, token_file);
 }
 
 // The part of rank 0.
 
-// Ends this rank and all ranks that have come. Each rank prints the reason.
-__attribute__((noreturn)) static void end_rendezvous(const char *why) {
-    for (int i = 0; i < rendezvous.count; i++)
-        if (rendezvous.connections[i].rank > 0)
-            answer(rendezvous.connections[i].socket, NO, why, strlen(why));
-    fail("%s", why);
-}
-
-// Listens at the addresses of MASTER_ADDR. If other hosts can reach none of them, the name may be
-// that of a service or a router, which passes connections on to this host. Then rank 0 listens at
-// all addresses of this host, if a token keeps strangers out.
+// Listens at the addresses of MASTER_ADDR. They may be those of a service or a router, which passes
+// connections on to this host. So rank 0 listens at all addresses of this host if a token keeps
+// strangers out.
 static void listen_for_ranks(int one_host) {
     struct sockets *s = &rendezvous.listeners;
-    char at[128];
-    const char *why;
+    const char *host = *my_frame.token && !one_host ? NULL : rendezvous.host;
     struct addrinfo *list =
-        wait_for_addresses("MASTER_ADDR=", rendezvous.host, rendezvous.port, rendezvous.timeout);
-    int error = open_sockets(s, list, SOCK_STREAM, bind);
+        wait_for_addresses("MASTER_ADDR=", host, rendezvous.port, rendezvous.timeout);
+    int error = open_sockets(s, list, SOCK_STREAM, bind), patience = 5;
     freeaddrinfo(list);
-    if (!one_host && *my_frame.token && !describe_sockets(at, s, getsockname) &&
-        (list = find_addresses(NULL, rendezvous.port, &why))) {
-        close_sockets(s);
-        error = open_sockets(s, list, SOCK_STREAM, bind);
-        freeaddrinfo(list);
-    }
-    for (int i = 0; i < s->count && !error; i++)
+    for (int i = 0; i < s->count && !error; i++) {
+        // A new connection waits in the kernel until its first bytes come, or for some seconds.
+        setsockopt(s->fds[i], IPPROTO_TCP, TCP_DEFER_ACCEPT, &patience, sizeof patience);
         error = listen(s->fds[i], SOMAXCONN) ? errno : 0;
+    }
     if (error)
         fail("rank 0 cannot listen at MASTER_ADDR=%s, MASTER_PORT=%s: %s%s", rendezvous.host,
              rendezvous.port, strerror(error),
@@ -194,112 +98,77 @@ static void listen_for_ranks(int one_host) {
                                    : "");
 }
 
-// Closes a connection. Sends the reason to the other end, and prints it.
-static void reject(int i, const char *why) {
-    struct connection *c = &rendezvous.connections[i];
-    if (c->got == sizeof c->frame && !memcmp(c->frame.magic, my_frame.magic, sizeof my_frame.magic))
-        answer(c->socket, NO, why, strlen(why));
-    if (++rendezvous.rejected <= MOST_NOTES)
-        fprintf(stderr, "note (%s, rank 0): refused %s: %s%s\n", my_frame.host, c->address, why,
-                rendezvous.rejected == MOST_NOTES ? " (others are not shown)" : "");
-    close(c->socket);
-    rendezvous.arrived -= c->rank > 0;
-    memmove(c, c + 1, (--rendezvous.count - i) * sizeof *c);
+// Ends this rank and all ranks that have come. Each rank prints the reason.
+__attribute__((noreturn)) static void end_rendezvous(const char *why) {
+    for (int r = 1; r < rendezvous.world; r++)
+        answer(rendezvous.ranks[r].socket, NO, why, strlen(why));
+    fail("%s", why);
 }
 
-// Takes the same time for all tokens, so the time does not tell how many characters are right.
-static int same_token(const char *a, const char *b) {
-    int difference = 0;
-    for (size_t i = 0; i < sizeof my_frame.token; i++)
-        difference |= a[i] ^ b[i];
-    return !difference;
-}
-
-static const struct connection *find_rank(uint32_t rank) {
-    for (int i = 0; i < rendezvous.count; i++)
-        if (rendezvous.connections[i].rank == (int)rank)
-            return &rendezvous.connections[i];
-    return NULL;
-}
-
-// Accepts the rank that has sent this HELLO, or returns -1 with a reason.
-static int admit(struct connection *c, char why[WHY_SIZE]) {
-    const struct frame *f = &c->frame;
-    uint32_t rank = ntohl(f->rank), world = ntohl(f->world);
-    if (memcmp(f->magic, my_frame.magic, sizeof f->magic) || f->version != my_frame.version ||
-        f->kind != htonl(HELLO))
-        return refuse(why, "not a rank, or one of another version of this program");
-    if (!same_token(f->token, my_frame.token))
-        return refuse(why, "it has another token (MASTER_TOKEN or --token-file)");
-    if (strcmp(f->run, my_frame.run))
-        return refuse(why, "it belongs to run %s, and rank 0 to another one", f->run);
-    if (f->world != my_frame.world)
-        return refuse(why, "it expects %u ranks, but this run has %d", world, rendezvous.world);
-    if (rank == 0 || rank >= world)
-        return refuse(why, "it says that it is rank %u of %u", rank, world);
-    if (find_rank(rank))
-        return refuse(why, "rank %u has already come, from %s", rank, find_rank(rank)->address);
-    c->rank = rank;
-    rendezvous.arrived++;
+// Reads the HELLO of a new connection. Returns 0 if it is that of a rank, or -1 with the reason to
+// refuse it. The other connections wait meanwhile, so a stranger has little time.
+static int admit(const struct connection *c, struct frame *f, char why[WHY_SIZE]) {
+    const struct timeval patience = {.tv_usec = 20000};
+    size_t got = 0;
+    setsockopt(c->socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    int all = receive_more(c->socket, f, &got);
+    if (all < 0)
+        return refuse(why, "it left after %zu bytes", got);
+    if (!all)
+        return refuse(why, "it sent no HELLO");
+    if (check_hello(f, why))
+        return -1;
+    struct connection *its = &rendezvous.ranks[f->rank];
+    if (its->socket >= 0 && recv(its->socket, why, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN)
+        return refuse(why, "rank %u has already come, from %s", f->rank, its->address);
+    if (its->socket >= 0) // it has left, and comes again
+        close(its->socket);
+    else
+        rendezvous.missing--;
+    *its = *c;
     return 0;
 }
 
-// Accepts at most one connection. The caller reads from all connections before it accepts the next.
-static void accept_connection(int listener) {
+// Accepts a connection, or returns 0 if none waits. Refuses strangers with a note.
+static int accept_connection(int listener) {
+    static int refused;
+    char why[WHY_SIZE];
+    struct frame f = {0};
     struct sockaddr_storage address;
     socklen_t bytes = sizeof address;
-    int i = 0, s = accept4(listener, (struct sockaddr *)&address, &bytes, SOCK_CLOEXEC);
-    if (s < 0 && errno == EMFILE)
+    struct connection c = {accept4(listener, (struct sockaddr *)&address, &bytes, SOCK_CLOEXEC)};
+    if (c.socket < 0 && errno == EMFILE)
         fail("rank 0 cannot accept all ranks: %m; raise the limit of open files with 'ulimit -n "
              "4096'");
-    if (s < 0)
-        return;
-    if (rendezvous.count - rendezvous.arrived == MOST_UNKNOWN) {
-        while (rendezvous.connections[i].rank > 0)
-            i++;
-        reject(i, "it sent no HELLO");
-    }
-    struct connection *c = &rendezvous.connections[rendezvous.count++];
-    *c = (struct connection){.socket = s, .rank = -1, .deadline = seconds() + HELLO_SECONDS};
-    show_address(c->address, &address);
+    if (c.socket < 0)
+        return 0;
+    show_address(c.address, &address);
+    if (!admit(&c, &f, why))
+        return 1;
+    if (!memcmp(f.magic, my_frame.magic, sizeof f.magic)) // it understands the answer
+        answer(c.socket, NO, why, strlen(why));
+    if (++refused <= MOST_NOTES)
+        fprintf(stderr, "note (%s, rank 0): refused %s: %s%s\n", my_frame.host, c.address, why,
+                refused == MOST_NOTES ? " (others are not shown)" : "");
+    close(c.socket);
+    return 1;
 }
 
-// Reads from a connection, which may have closed, and looks at its deadline. Returns 0, or -1 with
-// the reason to close it.
-static int serve_connection(struct connection *c, int readable, char why[WHY_SIZE]) {
-    if (!readable)
-        return c->rank < 0 && seconds() > c->deadline ? refuse(why, "it sent no HELLO") : 0;
-    if (c->rank > 0) // the rank may connect again
-        return refuse(why, "rank %d has left, or sent more than its HELLO", c->rank);
-    int all = receive_more(c->socket, &c->frame, &c->got);
-    if (all < 0)
-        return refuse(why, "it left after %zu bytes", c->got);
-    return all ? admit(c, why) : 0;
-}
-
-// Writes a text such as "ranks 2 and 5 of 8".
-static void list_missing(char *text, size_t size) {
-    int missing = rendezvous.world - 1 - rendezvous.arrived, listed = 0;
-    int used = snprintf(text, size, missing == 1 ? "rank" : "ranks");
-    for (int r = 1; r < rendezvous.world && listed < 16; r++)
-        if (!find_rank(r)) {
-            const char *before = listed == 0 ? "" : listed + 1 == missing ? " and" : ",";
-            used += snprintf(text + used, size - used, "%s %d", before, r);
-            listed++;
-        }
-    if (missing > listed)
-        used += snprintf(text + used, size - used, " and %d more", missing - listed);
-    snprintf(text + used, size - used, " of %d", rendezvous.world);
-}
-
-static void check_deadline(void) {
+// Names the missing ranks, such as "ranks 2 and 5 of 8", and ends all others.
+__attribute__((noreturn)) static void give_up_waiting(void) {
     char ranks[200], at[128], why[WHY_SIZE];
-    if (seconds() < rendezvous.end)
-        return;
-    list_missing(ranks, sizeof ranks);
+    int left = rendezvous.missing, used = 0;
+    for (int r = 1; r < rendezvous.world && used < 100; r++)
+        if (rendezvous.ranks[r].socket < 0) {
+            const char *before = left == rendezvous.missing ? "" : left == 1 ? " and " : ", ";
+            used += snprintf(ranks + used, sizeof ranks - used, "%s%d", before, r);
+            left--;
+        }
+    if (left)
+        snprintf(ranks + used, sizeof ranks - used, " and %d more", left);
     int reachable = describe_sockets(at, &rendezvous.listeners, getsockname);
-    refuse(why, "waited %.0f s: %s never arrived at %s (--join-timeout)%s", rendezvous.timeout,
-           ranks, at,
+    refuse(why, "waited %.0f s: rank%s %s of %d never arrived at %s (--join-timeout)%s",
+           rendezvous.timeout, PLURAL(rendezvous.missing), ranks, rendezvous.world, at,
            reachable ? ""
                      : ": set MASTER_ADDR to another address of this host, or set a token "
                        "(--token-file or MASTER_TOKEN)");
@@ -308,51 +177,32 @@ static void check_deadline(void) {
 
 // Waits until all ranks have come.
 static void collect_ranks(void) {
-    const struct sockets *s = &rendezvous.listeners;
-    char why[WHY_SIZE];
-    while (rendezvous.arrived < rendezvous.world - 1) {
-        int count = rendezvous.count;
-        struct pollfd fds[count + s->count];
-        for (int i = 0; i < count; i++)
-            fds[i] = (struct pollfd){.fd = rendezvous.connections[i].socket, .events = POLLIN};
-        for (int i = 0; i < s->count; i++)
-            fds[count + i] = (struct pollfd){.fd = s->fds[i], .events = POLLIN};
-        poll(fds, count + s->count, 100);
-        for (int i = count - 1; i >= 0; i--) // reject moves those after i
-            if (serve_connection(&rendezvous.connections[i], fds[i].revents, why))
-                reject(i, why);
-        for (int i = 0; i < s->count; i++)
-            accept_connection(s->fds[i]);
-        if (rendezvous.arrived < rendezvous.world - 1)
-            check_deadline();
+    while (rendezvous.missing) {
+        if (seconds() > rendezvous.end)
+            give_up_waiting();
+        int accepted = 0;
+        for (int i = 0; i < rendezvous.listeners.count; i++)
+            accepted += accept_connection(rendezvous.listeners.fds[i]);
+        if (!accepted)
+            usleep(10000);
     }
 }
 
 static void hold_rendezvous(const ncclUniqueId *id, int one_host) {
-    char why[WHY_SIZE];
-    rendezvous.connections =
-        calloc(rendezvous.world + MOST_UNKNOWN, sizeof *rendezvous.connections);
-    if (!rendezvous.connections)
+    size_t bytes = rendezvous.world * sizeof *rendezvous.ranks;
+    rendezvous.ranks = malloc(bytes);
+    if (!rendezvous.ranks)
         fail("out of memory for %d ranks", rendezvous.world);
+    memset(rendezvous.ranks, -1, bytes);
+    rendezvous.missing = rendezvous.world - 1;
     listen_for_ranks(one_host);
     collect_ranks();
     close_sockets(&rendezvous.listeners);
-    for (int i = 0; i < rendezvous.count; i++) { // NCCL connects no GPU with a CPU device
-        const struct connection *c = &rendezvous.connections[i];
-        if (c->rank > 0 && strcmp(c->frame.body, my_frame.body)) {
-            refuse(
-                why,
-                "rank %d on %s trains on %s, rank 0 on %s: start all ranks on one kind of device",
-                c->rank, c->frame.host, c->frame.body, my_frame.body);
-            end_rendezvous(why);
-        }
+    for (int r = 1; r < rendezvous.world; r++) { // if a rank has left, the watchdog notices it
+        answer(rendezvous.ranks[r].socket, ID, id, sizeof *id);
+        close(rendezvous.ranks[r].socket);
     }
-    for (int i = 0; i < rendezvous.count; i++) { // if a rank has left, the watchdog notices it
-        if (rendezvous.connections[i].rank > 0)
-            answer(rendezvous.connections[i].socket, ID, id, sizeof *id);
-        close(rendezvous.connections[i].socket);
-    }
-    free(rendezvous.connections);
+    free(rendezvous.ranks);
 }
 
 // The part of the other ranks.
@@ -417,14 +267,14 @@ static int receive_frame(int socket, struct frame *f, double end) {
 static void visit_rank0(ncclUniqueId *id) {
     struct frame f;
     int socket = -1;
-    do { // rank 0 may have too many connections, or an old rank 0 may be about to end
+    do { // rank 0 may be busy, or an old rank 0 may be about to end
         close(socket);
         usleep(20000);
         socket = reach_rank0();
     } while (send(socket, &my_frame, sizeof my_frame, MSG_NOSIGNAL) != sizeof my_frame ||
              !receive_frame(socket, &f, seconds() + rendezvous.timeout + GRACE_SECONDS) ||
-             (f.kind != htonl(ID) && f.kind != htonl(NO))); // of a socket connected to itself
-    if (f.kind == htonl(NO))
+             (f.kind != ID && f.kind != NO)); // of a socket connected to itself
+    if (f.kind == NO)
         fail("rank 0 on %s: %s", f.host, f.body);
     memcpy(id, f.body, sizeof *id);
     close(socket);
@@ -433,9 +283,7 @@ static void visit_rank0(ncclUniqueId *id) {
 void meet_by_tcp(const struct place *p, ncclUniqueId *id, const char *token_file, double timeout) {
     if (p->world == 1)
         return;
-    prepare(p, token_file);
-    rendezvous.timeout = timeout;
-    rendezvous.end = seconds() + timeout;
+    prepare(p, token_file, timeout);
     if (p->rank == 0)
         hold_rendezvous(id, p->local_world == p->world);
     else

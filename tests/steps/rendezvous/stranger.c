@@ -3,11 +3,11 @@
 // and writes all bytes of the answers to the file RECORD. The environment holds the address of rank
 // 0, and the rank in the hello. A client is one of:
 //
-//   silent, close, random, half, loris, or what to change in the hello of that rank, such as
-//   version=2  world=9  rank=0  run=-y  token=x
+//   silent, close, random, half, loris, late (a rank 0), or what to change in the hello of that
+//   rank, such as version=2  world=9  rank=0  run=-y  token=x
 //
 // 20xsilent stands for so many.
-#include "04_multinode/meet_by_tcp.c" // for struct frame, and prepare
+#include "04_multinode/meet_by_tcp.c" // for prepare
 
 static struct client {
     const char *does;
@@ -18,7 +18,7 @@ static struct client {
 static int count;
 
 static void change(struct frame *f, const char *field, const char *value) {
-    uint32_t number = htonl(strtoul(value, NULL, 10));
+    uint32_t number = strtoul(value, NULL, 10);
     if (!strncmp(field, "version", 7))
         f->version = number;
     else if (!strncmp(field, "world", 5))
@@ -35,12 +35,16 @@ static void change(struct frame *f, const char *field, const char *value) {
 
 static void reach(struct client *c, const char *does) {
     const char *why;
+    int second = 1;
     struct addrinfo *list = find_addresses(rendezvous.host, rendezvous.port, &why);
     *c = (struct client){.does = does, .hello = my_frame};
     c->socket = socket(list->ai_family, SOCK_STREAM, 0);
     if (connect(c->socket, list->ai_addr, list->ai_addrlen))
         fail("cannot connect: %m");
     freeaddrinfo(list);
+    // A silent connection that rank 0 has not accepted ends without a packet, so ask for it.
+    setsockopt(c->socket, SOL_SOCKET, SO_KEEPALIVE, &second, sizeof second);
+    setsockopt(c->socket, IPPROTO_TCP, TCP_KEEPIDLE, &second, sizeof second);
     if (!strcmp(does, "close")) {
         close(c->socket);
         c->socket = -1;
@@ -77,7 +81,7 @@ int main(int argc, char **argv) {
     if (!record)
         fail("stranger RECORD CLIENT...");
     clients = calloc(10000, sizeof *clients);
-    prepare(&place, NULL);
+    prepare(&place, NULL, 0);
     for (int i = 2; i < argc; i++) {
         char *does;
         long times = strtol(argv[i], &does, 10);
@@ -86,12 +90,17 @@ int main(int argc, char **argv) {
     }
     printf("connected\n");
     fflush(stdout);
-    for (int left = 1; left; usleep(50000)) {
+    for (int left = 1; left;) {
         left = 0;
+        usleep(50000);
         for (int i = 0; i < count; i++) {
             struct client *c = &clients[i];
             if (c->socket >= 0 && !strcmp(c->does, "loris") && c->sent < sizeof c->hello)
                 c->sent += send(c->socket, (char *)&c->hello + c->sent, 1, MSG_NOSIGNAL) > 0;
+            if (c->socket >= 0 && !strcmp(c->does, "late") && !c->sent) {
+                c->hello.rank = 0;
+                c->sent = send(c->socket, &c->hello, sizeof c->hello, MSG_NOSIGNAL);
+            }
             left += c->socket >= 0 && listen_on(c, record);
         }
     }
