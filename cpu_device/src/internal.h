@@ -42,8 +42,8 @@ cudaError_t cpu_error(cudaError_t error);
 // cudaErrorInvalidValue.
 cudaError_t cpu_begin(int valid);
 
-// cpu_begin, which also takes cpu_lock unless it returns an error; and the end of such a call, which
-// releases the lock, and stores and returns the call's error.
+// cpu_begin, which also takes cpu_lock unless it returns an error; and the end of such a call,
+// which releases the lock, and stores and returns the call's error.
 cudaError_t cpu_begin_locked(int valid);
 cudaError_t cpu_end(cudaError_t error);
 
