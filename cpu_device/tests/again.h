@@ -16,3 +16,34 @@ static inline int run_again(const char *variables, const char *argument, char *o
     int status = pclose(pipe);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
+
+// A test that runs again, with its name as the argument.
+struct alone {
+    const char *name, *variables;
+    void (*run)(void);
+    int status;           // as run_again returns it
+    const char *texts[4]; // what its output must contain; none: it prints nothing
+    int is_report;        // 1: the output may have several lines
+};
+
+static inline void run_alone(void **state) {
+    const struct alone *test = *state;
+    char output[8000];
+    int status = run_again(test->variables, test->name, output, sizeof output);
+    int one_line = strchr(output, '\n') == output + strlen(output) - 1;
+    int right = status == test->status && (test->texts[0] ? one_line || test->is_report : !*output);
+    for (int i = 0; i < 4 && test->texts[i]; i++)
+        right = right && strstr(output, test->texts[i]);
+    if (!right)
+        fail_msg("%s %s: %d, output: %s", test->variables, test->name, status, output);
+}
+
+// Runs the test that argument 1 names, or adds all tests. Returns 1 if it has run one.
+static inline int run_or_add(const struct alone *cases, int count, int argc, char **argv) {
+    for (int i = 0; i < count; i++)
+        if (argc > 1 && !strcmp(cases[i].name, argv[1]))
+            return cases[i].run(), 1;
+        else if (argc < 2)
+            add_test(cases[i].name, run_alone, &cases[i]);
+    return 0;
+}

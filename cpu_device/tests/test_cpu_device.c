@@ -739,12 +739,7 @@ static void threads_hand_batches_on(void) {
     OK(cudaFreeHost(pinned));
 }
 
-static const struct alone {
-    const char *name, *variables;
-    void (*run)(void);
-    int status;           // as run_again returns it
-    const char *texts[4]; // what its one line must contain; none: it prints nothing
-} cases[] = {
+static const struct alone cases[] = {
 #define ALONE(test, variables, ...)                                                                \
     { #test, variables, test, __VA_ARGS__ }
 #define WRONG(variables, text) ALONE(first_call_reads_the_variables, variables, 1, {"error: " text})
@@ -759,10 +754,7 @@ static const struct alone {
     ALONE(pinned_memory_above_ulimit_f, "CPU_DEVICE_CHECK=1", 1,
           {"error: CPU_DEVICE_CHECK=1", "ulimit -f unlimited"}),
     ALONE(communicator_above_ulimit_f, "", 0, {"File too large", "ulimit -f unlimited"}),
-    ALONE(stream_without_a_thread, "", 1,
-          {"error: CPU device: cannot start a thread", "ulimit -v"}),
     ALONE(ulimit_s_is_small, "prlimit --stack=262144", 0, {NULL}),
-    ALONE(too_many_mappings, "", 1, {"error: CPU device", "vm.max_map_count"}),
     WRONG("CPU_DEVICE_MEMORY=64MB", "CPU_DEVICE_MEMORY=64MB: want a size"),
     WRONG("CPU_DEVICE_MEMORY=", "CPU_DEVICE_MEMORY=: want a size"),
     WRONG("CPU_DEVICES=two", "CPU_DEVICES=two: want a whole number"),
@@ -800,32 +792,18 @@ static const struct alone {
           {NULL}),
     ALONE(random_delays_reveal_a_missing_wait, "CPU_DEVICE_CHAOS=1", 0, {NULL}),
     ALONE(first_launch_waits_for_the_device, "CPU_DEVICES=2 CPU_DEVICE_CHAOS=1", 0, {NULL}),
+    // The last two, for which a sanitizer leaves no addresses and mappings.
+    ALONE(stream_without_a_thread, "", 1,
+          {"error: CPU device: cannot start a thread", "ulimit -v"}),
+    ALONE(too_many_mappings, "", 1, {"error: CPU device", "vm.max_map_count"}),
 };
 enum { CASES = sizeof cases / sizeof *cases };
-
-static void run_alone(void **state) {
-    const struct alone *test = *state;
-    char output[4000];
-    int status = run_again(test->variables, test->name, output, sizeof output);
-    int one_line = strchr(output, '\n') == output + strlen(output) - 1;
-    int right = status == test->status && (test->texts[0] ? one_line : !*output);
-    for (int i = 0; i < 4 && test->texts[i]; i++)
-        right = right && strstr(output, test->texts[i]);
-    if (!right)
-        fail_msg("%s %s: %d, output: %s", test->variables, test->name, status, output);
-}
 
 int main(int argc, char **argv) {
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); // several tests die on purpose
     alarm(120);                                     // instead of hanging for ever
-    for (int i = 0; i < CASES; i++) {
-        if (argc > 1 && !strcmp(cases[i].name, argv[1]))
-            return cases[i].run(), 0;
-        // Sanitizers need addresses and mappings, too.
-        if (!SANITIZED ||
-            (cases[i].run != too_many_mappings && cases[i].run != stream_without_a_thread))
-            add_test(cases[i].name, run_alone, &cases[i]);
-    }
+    if (run_or_add(cases, SANITIZED ? CASES - 2 : CASES, argc, argv))
+        return 0;
     const char *ours[] = {"CPU_DEVICES", "CPU_DEVICE_MEMORY", "CPU_DEVICE_CHAOS",
                           "CUDA_VISIBLE_DEVICES"};
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
