@@ -7,8 +7,6 @@
 #include "test.h"
 #include <cuda_runtime.h>
 
-#define OK(call) assert_int_equal(call, 0) // of CUDA or cuBLAS
-
 enum {
     GUARD = 256,
     GUARD_BYTE = 0xc5

@@ -52,7 +52,7 @@ void expect(int wanted, int got, const char *call, int line);
         if (!(condition))                                                                          \
             give_up(__LINE__, __VA_ARGS__);                                                        \
     } while (0)
-// In both CUDA and NCCL, 0 means success.
+#undef OK
 #define OK(call) (here(__LINE__), expect(0, (int)(call), #call, __LINE__))
 #define REFUSED(error, call) (here(__LINE__), expect((int)(error), (int)(call), #call, __LINE__))
 

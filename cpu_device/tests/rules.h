@@ -30,7 +30,6 @@ enum { STAYS = 1, GOES = 0 };
     static void rule_name(void)
 #define RETURNS(rule_name, function, what, when) REFUSES(rule_name, function, what, "", 0, GOES)
 
-#define OK(call) assert_int_equal(call, 0)
 #define IS_REFUSED(call) is_refused(#call, (int)(call), "", __LINE__)
 #define NAMES(words, call) is_refused(#call, (int)(call), words, __LINE__) // in NCCL's text
 

@@ -32,6 +32,9 @@ static inline void add_test(const char *name, CMUnitTestFunction run, const void
     tests[test_count++] = (struct CMUnitTest){name, run, NULL, NULL, (void *)state};
 }
 
+// Of CUDA, cuBLAS or NCCL: 0 means success.
+#define OK(call) assert_int_equal(call, 0)
+
 #define TEST(name) TEST_OF(name, NULL)
 #define TEST_OF(name, its_state)                                                                   \
     static void name(void **state);                                                                \

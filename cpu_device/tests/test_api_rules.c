@@ -2,8 +2,8 @@
 // (rules.h), but those of graphs (test_graphs.c).
 #include "../src/internal.h"
 #include "again.h"
+#include "light.h"
 #include "rules.h"
-#include <cublasLt.h>
 #include <nccl.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -629,27 +629,15 @@ REFUSES(product_on_another_device, "cublasGemmEx",
 // cuBLASLt.
 
 // A product of 8 x 8 matrices of floats, which lie at these bytes of memory, and its bias.
-struct light {
-    cublasLtHandle_t handle;
-    cublasLtEpilogue_t epilogue;
-    cublasComputeType_t compute;
-    cudaDataType in, out;
-    int transa, transb;
-    uint64_t rows; // of D
-    int64_t ld;
-    size_t a, b, c, d, bias;
-    uint32_t alignment; // that the program promises
-    void *workspace;
-    int find, chosen_for; // 1: asks for an algorithm, with the epilogue chosen_for (0: the same)
-};
-
 static struct light light_product(void) {
-    return (struct light){.handle = (cublasLtHandle_t)blas,
-                          .epilogue = CUBLASLT_EPILOGUE_BIAS,
-                          .compute = CUBLAS_COMPUTE_32F,
+    return (struct light){(cublasLtHandle_t)blas,
+                          8,
+                          8,
+                          8,
                           .transb = CUBLAS_OP_T,
-                          .rows = 8,
-                          .ld = 8,
+                          .compute = CUBLAS_COMPUTE_32F,
+                          .epilogue = CUBLASLT_EPILOGUE_BIAS,
+                          .base = (uintptr_t)memory,
                           .b = 256,
                           .c = 512,
                           .d = 512,
@@ -658,57 +646,13 @@ static struct light light_product(void) {
                           .find = 1};
 }
 
-static void set_light(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t name,
-                      const void *value, size_t bytes) {
-    OK(cublasLtMatmulDescSetAttribute(d, name, value, bytes));
-}
-
-// Returns the first status that is no success.
-static cublasStatus_t run_light(const struct light *p) {
-    const float one = 1, zero = 0;
-    const void *bias = p->bias ? memory + p->bias : NULL;
-    uint32_t epilogue = p->chosen_for ? (uint32_t)p->chosen_for : p->epilogue;
-    int found;
-    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-    cublasLtMatmulDesc_t d;
-    cublasLtMatrixLayout_t in, out;
-    cublasLtMatmulPreference_t preference;
-    cublasLtMatmulHeuristicResult_t result;
-    OK(cublasLtMatmulDescCreate(&d, p->compute, CUDA_R_32F));
-    set_light(d, CUBLASLT_MATMUL_DESC_TRANSA, &p->transa, sizeof p->transa);
-    set_light(d, CUBLASLT_MATMUL_DESC_TRANSB, &p->transb, sizeof p->transb);
-    set_light(d, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-    set_light(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
-    OK(cublasLtMatrixLayoutCreate(&in, p->in, 8, 8, p->ld));
-    OK(cublasLtMatrixLayoutCreate(&out, p->out, p->rows, 8, 8));
-    OK(cublasLtMatmulPreferenceCreate(&preference));
-    for (int matrix = 0; matrix < 4; matrix++)
-        OK(cublasLtMatmulPreferenceSetAttribute(preference,
-                                                CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + matrix,
-                                                &p->alignment, sizeof p->alignment));
-    if (p->find)
-        status = cublasLtMatmulAlgoGetHeuristic(p->handle, d, in, in, out, out, preference, 1,
-                                                &result, &found);
-    set_light(d, CUBLASLT_MATMUL_DESC_EPILOGUE, &(uint32_t){p->epilogue}, sizeof epilogue);
-    if (!status)
-        status =
-            cublasLtMatmul(p->handle, d, &one, memory + p->a, in, memory + p->b, in, &zero,
-                           memory + p->c, out, memory + p->d, out, p->find ? &result.algo : NULL,
-                           p->workspace, p->workspace ? 64 : 0, NULL);
-    OK(cublasLtMatmulPreferenceDestroy(preference));
-    OK(cublasLtMatrixLayoutDestroy(out));
-    OK(cublasLtMatrixLayoutDestroy(in));
-    OK(cublasLtMatmulDescDestroy(d));
-    return status;
-}
-
 // Expects that the product with this change is refused, and without it is not.
 #define LIGHT_IS_REFUSED(change)                                                                   \
     do {                                                                                           \
         struct light p = light_product();                                                          \
-        OK(run_light(&p));                                                                         \
+        OK(run_light(&p, NULL));                                                                   \
         change;                                                                                    \
-        is_refused(#change, (int)run_light(&p), "", __LINE__);                                     \
+        is_refused(#change, (int)run_light(&p, NULL), "", __LINE__);                               \
     } while (0)
 
 REFUSES(no_light_handle, "cublasLtMatmul, cublasLtMatmulAlgoGetHeuristic", "NULL for the handle",
@@ -751,11 +695,11 @@ REFUSES(light_product_of_wrong_shape, "cublasLtMatmul, cublasLtMatmulAlgoGetHeur
         CUBLAS_STATUS_INVALID_VALUE, GOES) {
     struct light conjugate = light_product();
     conjugate.transa = CUBLAS_OP_C; // for real numbers, the same as CUBLAS_OP_T
-    OK(run_light(&conjugate));
-    LIGHT_IS_REFUSED(p.rows = 7);
+    OK(run_light(&conjugate, NULL));
+    LIGHT_IS_REFUSED(p.missing = 1);
     LIGHT_IS_REFUSED(p.ld = 7);
     LIGHT_IS_REFUSED(p.transa = 7);
-    LIGHT_IS_REFUSED(p.rows = 7; p.find = 0);
+    LIGHT_IS_REFUSED(p.missing = 1; p.find = 0);
     LIGHT_IS_REFUSED(p.bias = 0);
 }
 
@@ -766,7 +710,7 @@ REFUSES(bias_without_an_epilogue, "cublasLtMatmul", "a bias that the epilogue do
 
 REFUSES(empty_light_product, "cublasLtMatmul, cublasLtMatmulAlgoGetHeuristic",
         "a matrix without elements", UNDEFINED, CUBLAS_STATUS_INVALID_VALUE, GOES) {
-    LIGHT_IS_REFUSED(p.rows = 0);
+    LIGHT_IS_REFUSED(p.missing = 8);
 }
 
 REFUSES(unsupported_light_product, "cublasLtMatmul, cublasLtMatmulAlgoGetHeuristic",
@@ -784,7 +728,7 @@ REFUSES(algorithm_of_another_product, "cublasLtMatmul",
     struct light aligned = light_product();
     aligned.alignment = 4;
     aligned.a = 4;
-    OK(run_light(&aligned));
+    OK(run_light(&aligned, NULL));
     LIGHT_IS_REFUSED(p.chosen_for = CUBLASLT_EPILOGUE_RELU_BIAS);
     LIGHT_IS_REFUSED(p.a = 4);
     LIGHT_IS_REFUSED(p.b = 260; p.alignment = 8);
@@ -826,7 +770,7 @@ REFUSES(light_product_on_another_device, "cublasLtMatmul", "a handle of another 
         CUBLAS_STATUS_EXECUTION_FAILED, GOES) {
     struct light p = light_product();
     OK(cudaSetDevice(1));
-    is_refused("cublasLtMatmul", (int)run_light(&p), "", __LINE__);
+    is_refused("cublasLtMatmul", (int)run_light(&p, NULL), "", __LINE__);
 }
 
 RETURNS(product_does_not_wait, "cublasGemmEx", "a matrix product",
@@ -839,7 +783,7 @@ RETURNS(product_does_not_wait, "cublasGemmEx", "a matrix product",
 RETURNS(light_product_does_not_wait, "cublasLtMatmul", "a matrix product",
         "before it is done, but after it has read the scalars and descriptors") {
     struct light p = light_product();
-    DOES_NOT_WAIT(NULL, run_light(&p));
+    DOES_NOT_WAIT(NULL, run_light(&p, NULL));
 }
 
 RETURNS(destroyed_handle_waits, "cublasDestroy", "of a handle", "when the device has no work") {

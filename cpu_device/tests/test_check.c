@@ -5,11 +5,12 @@
 // report that names both operations.
 #include "again.h"
 #include "kernels.h"
-#include <cublasLt.h>
+#include "light.h"
 #include <nccl.h>
 #include <sys/mman.h>
 
 // Any call of CUDA, cuBLAS or NCCL.
+#undef OK
 #define OK(call)                                                                                   \
     do {                                                                                           \
         int result = (int)(call);                                                                  \
@@ -207,24 +208,16 @@ static void kernels_name_their_arrays(void) {
 // A product on one stream writes the sums of its matrix B while the other stream reads them.
 static void sums_of_a_product(void) {
     static cublasHandle_t handle;
-    const float one = 1, zero = 0;
-    const int32_t transb = CUBLAS_OP_T;
-    const uint32_t epilogue = CUBLASLT_EPILOGUE_BGRADB;
-    float *sums = x + 64;
-    cublasLtMatmulDesc_t d;
-    cublasLtMatrixLayout_t in, out;
     OK(cublasCreate(&handle));
-    OK(cublasLtMatmulDescCreate(&d, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-    OK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_TRANSB, &transb, sizeof transb));
-    OK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
-                                      sizeof epilogue));
-    OK(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &sums, sizeof sums));
-    OK(cublasLtMatrixLayoutCreate(&in, CUDA_R_32F, 8, 4, 8));
-    OK(cublasLtMatrixLayoutCreate(&out, CUDA_R_32F, 8, 8, 8));
-    OK(cublasLtMatmul((cublasLtHandle_t)handle, d, &one, y, in, y, in, &zero, x, out, x, out, NULL,
-                      NULL, 0, a));
+    struct light p = {(cublasLtHandle_t)handle, 8, 8, 4, .transb = CUBLAS_OP_T};
+    p.compute = CUBLAS_COMPUTE_32F;
+    p.epilogue = CUBLASLT_EPILOGUE_BGRADB;
+    p.a = p.b = (uintptr_t)y;
+    p.c = p.d = (uintptr_t)x;
+    p.bias = (uintptr_t)(x + 64);
+    OK(run_light(&p, a));
     let_another_thread_ask(a);
-    add(x + 80, sums, 4, b);
+    add(x + 80, x + 64, 4, b);
 }
 
 // Host memory.

@@ -12,7 +12,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#define OK(call) assert_int_equal(call, cudaSuccess)
 #define REFUSED(error, call) assert_int_equal(call, error)
 
 // Work for streams. A gate is a semaphore that blocks a stream until the test opens it, so no test

@@ -2,52 +2,9 @@
 // of cuBLAS and of the loops that the epilogue replaces. test_api_rules.c has what it refuses.
 #include "../src/floats.h"
 #include "arrays.h"
-#include <cublasLt.h>
+#include "light.h"
 
 static cublasHandle_t blas;
-
-// A product of matrices without gaps, of floats or bfloat16, into floats.
-struct product {
-    int m, n, k;
-    cublasOperation_t transa, transb;
-    cudaDataType type;
-    cublasComputeType_t compute;
-    cublasLtEpilogue_t epilogue;
-};
-
-static void set(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t attribute, const void *value,
-                size_t bytes) {
-    OK(cublasLtMatmulDescSetAttribute(d, attribute, value, bytes));
-}
-
-// Queues the product with the algorithm that the library chooses.
-static void multiply(const struct product *p, const void *a, const void *b, float *c, float *bias) {
-    const float one = 1, zero = 0;
-    int lda = p->transa ? p->k : p->m, ldb = p->transb ? p->n : p->k, found;
-    cublasLtMatmulDesc_t d;
-    cublasLtMatrixLayout_t layouts[3];
-    cublasLtMatmulPreference_t preference;
-    cublasLtMatmulHeuristicResult_t result;
-    OK(cublasLtMatmulDescCreate(&d, p->compute, CUDA_R_32F));
-    set(d, CUBLASLT_MATMUL_DESC_TRANSA, &p->transa, sizeof p->transa);
-    set(d, CUBLASLT_MATMUL_DESC_TRANSB, &p->transb, sizeof p->transb);
-    set(d, CUBLASLT_MATMUL_DESC_EPILOGUE, &p->epilogue, sizeof p->epilogue);
-    if (p->epilogue != CUBLASLT_EPILOGUE_DEFAULT) // which refuses a bias
-        set(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
-    OK(cublasLtMatrixLayoutCreate(&layouts[0], p->type, lda, p->transa ? p->m : p->k, lda));
-    OK(cublasLtMatrixLayoutCreate(&layouts[1], p->type, ldb, p->transb ? p->k : p->n, ldb));
-    OK(cublasLtMatrixLayoutCreate(&layouts[2], CUDA_R_32F, p->m, p->n, p->m));
-    OK(cublasLtMatmulPreferenceCreate(&preference));
-    OK(cublasLtMatmulAlgoGetHeuristic((cublasLtHandle_t)blas, d, layouts[0], layouts[1], layouts[2],
-                                      layouts[2], preference, 1, &result, &found));
-    assert_int_equal(found, 1);
-    OK(cublasLtMatmul((cublasLtHandle_t)blas, d, &one, a, layouts[0], b, layouts[1], &zero, c,
-                      layouts[2], c, layouts[2], &result.algo, NULL, 0, NULL));
-    OK(cublasLtMatmulPreferenceDestroy(preference));
-    for (int i = 0; i < 3; i++)
-        OK(cublasLtMatrixLayoutDestroy(layouts[i]));
-    OK(cublasLtMatmulDescDestroy(d));
-}
 
 // Returns random numbers of the type on the device, and the same as floats in *floats.
 static void *random_numbers(cudaDataType type, int count, uint64_t seed, float **floats) {
@@ -64,7 +21,7 @@ static void *random_numbers(cudaDataType type, int count, uint64_t seed, float *
 }
 
 // Computes in *c and *bias, which hold the product of cuBLAS and the bias, what the epilogue does.
-static void apply(const struct product *p, const float *b, float *c, float *bias) {
+static void apply(const struct light *p, const float *b, float *c, float *bias) {
     if (p->epilogue & CUBLASLT_EPILOGUE_BIAS)
         for (int i = 0; i < p->m * p->n; i++) {
             c[i] += bias[i % p->m];
@@ -78,61 +35,66 @@ static void apply(const struct product *p, const float *b, float *c, float *bias
     }
 }
 
-static void check(const struct product *p) {
+// Queues the product with the algorithm that the library chooses.
+static void multiply(struct light *p, const void *a, const void *b, float *c, float *bias) {
+    p->handle = (cublasLtHandle_t)blas;
+    p->find = 1;
+    p->a = (uintptr_t)a;
+    p->b = (uintptr_t)b;
+    p->c = p->d = (uintptr_t)c;
+    p->bias = p->epilogue == CUBLASLT_EPILOGUE_DEFAULT ? 0 : (uintptr_t)bias; // which refuses one
+    OK(run_light(p, NULL));
+}
+
+static void check(struct light p) {
     const float one = 1, zero = 0;
-    int biases = p->epilogue == CUBLASLT_EPILOGUE_BGRADB ? p->n : p->m;
-    size_t c_bytes = (size_t)p->m * (size_t)p->n * sizeof(float);
+    int biases = p.epilogue == CUBLASLT_EPILOGUE_BGRADB ? p.n : p.m;
+    size_t c_bytes = (size_t)p.m * (size_t)p.n * sizeof(float);
     size_t bias_bytes = (size_t)biases * sizeof(float);
     float *a, *b, *bias;
-    void *da = random_numbers(p->type, p->m * p->k, 1, &a);
-    void *db = random_numbers(p->type, p->k * p->n, 2, &b);
+    void *da = random_numbers(p.in, p.m * p.k, 1, &a);
+    void *db = random_numbers(p.in, p.k * p.n, 2, &b);
     float *dbias = random_numbers(CUDA_R_32F, biases, 3, &bias);
     float *fused = new_device_array(c_bytes), *plain = new_device_array(c_bytes);
-    multiply(p, da, db, fused, dbias);
-    OK(cublasGemmEx(blas, p->transa, p->transb, p->m, p->n, p->k, &one, da, p->type,
-                    p->transa ? p->k : p->m, db, p->type, p->transb ? p->n : p->k, &zero, plain,
-                    CUDA_R_32F, p->m, p->compute, CUBLAS_GEMM_DEFAULT));
+    multiply(&p, da, db, fused, dbias);
+    OK(cublasGemmEx(blas, (cublasOperation_t)p.transa, (cublasOperation_t)p.transb, p.m, p.n, p.k,
+                    &one, da, p.in, p.transa ? p.k : p.m, db, p.in, p.transb ? p.n : p.k, &zero,
+                    plain, CUDA_R_32F, p.m, p.compute, CUBLAS_GEMM_DEFAULT));
     float *want = to_host(plain, c_bytes);
-    apply(p, b, want, bias);
+    apply(&p, b, want, bias);
     assert_unchanged(fused, want, c_bytes);
     assert_unchanged(dbias, bias, bias_bytes);
     free_arrays(NULL);
 }
 
 TEST(epilogues_have_the_bits_of_separate_loops) {
-    const cublasLtEpilogue_t epilogues[] = {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS,
-                                            CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_BGRADB};
+    const uint32_t epilogues[] = {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS,
+                                  CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_BGRADB};
     // The large ones have several pieces, of rows and of columns.
     const int shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {512, 130, 300}, {100, 500, 340}};
+    const cublasComputeType_t computes[] = {CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F,
+                                            CUBLAS_COMPUTE_32F_FAST_TF32};
     for (int e = 0; e < 4; e++)
         for (int trans = 0; trans < 4; trans++)
             for (int s = 0; s < (SANITIZED ? 2 : 4); s++)
                 for (int type = 0; type < 3; type++) {
-                    struct product p = {shapes[s][0],
-                                        shapes[s][1],
-                                        shapes[s][2],
-                                        trans & 1 ? CUBLAS_OP_T : CUBLAS_OP_N,
-                                        trans & 2 ? CUBLAS_OP_T : CUBLAS_OP_N,
-                                        type == 1 ? CUDA_R_16BF : CUDA_R_32F,
-                                        type == 2 ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                                  : CUBLAS_COMPUTE_32F,
-                                        epilogues[e]};
+                    struct light p = {NULL, shapes[s][0], shapes[s][1], shapes[s][2]};
+                    p.transa = trans & 1 ? CUBLAS_OP_T : CUBLAS_OP_N;
+                    p.transb = trans & 2 ? CUBLAS_OP_T : CUBLAS_OP_N;
+                    p.in = type == 1 ? CUDA_R_16BF : CUDA_R_32F;
+                    p.compute = computes[type];
+                    p.epilogue = epilogues[e];
                     if (p.epilogue != CUBLASLT_EPILOGUE_BGRADB || p.transb) // else refused
-                        check(&p);
+                        check(p);
                 }
 }
 
 TEST(relu_turns_nan_into_zero) {
-    const struct product p = {2,
-                              1,
-                              1,
-                              CUBLAS_OP_N,
-                              CUBLAS_OP_N,
-                              CUDA_R_32F,
-                              CUBLAS_COMPUTE_32F,
-                              CUBLASLT_EPILOGUE_RELU_BIAS};
+    struct light p = {NULL, 2, 1, 1};
     const float a[] = {NAN, -3}, one = 1, bias[] = {1, 2};
     float *c = new_device_array(sizeof a);
+    p.compute = CUBLAS_COMPUTE_32F;
+    p.epilogue = CUBLASLT_EPILOGUE_RELU_BIAS;
     multiply(&p, to_device(a, sizeof a), to_device(&one, sizeof one), c,
              to_device(bias, sizeof bias));
     const float *got = to_host(c, sizeof a);
