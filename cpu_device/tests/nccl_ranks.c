@@ -49,6 +49,27 @@ cudaStream_t new_stream(void) {
     return stream;
 }
 
+ncclComm_t comm;
+cudaStream_t stream;
+
+void enter(int n, int rank) {
+    comm = join(n, rank);
+    stream = new_stream();
+}
+
+static void (*after_entering)(int rank);
+
+static void enter_and_run(int rank) {
+    enter(rank_count, rank);
+    after_entering(rank);
+    OK(ncclCommDestroy(comm));
+}
+
+void run_joined(int n, void (*run)(int rank)) {
+    after_entering = run;
+    run_ranks(n, enter_and_run, 0);
+}
+
 void *view(const void *pointer, size_t bytes) {
     void *bytes_there = cpu_view(pointer, bytes);
     CHECK(bytes_there, "%zu bytes are not all allocated", bytes);
@@ -107,7 +128,10 @@ int reset_hosts(void **state) {
 void run_row(void **state) {
     const struct row *row = *state;
     set_hosts(row->hosts);
-    run_ranks(row->n, row->run, 0);
+    if (row->joined)
+        run_joined(row->n, row->run);
+    else
+        run_ranks(row->n, row->run, 0);
 }
 
 ncclResult_t call(enum collective which, const void *send, void *recv, size_t count,

@@ -36,6 +36,14 @@ ncclComm_t join(int n, int rank);
 
 cudaStream_t new_stream(void);
 
+// What most ranks use: a communicator of all n ranks, and a stream. enter makes them.
+extern ncclComm_t comm;
+extern cudaStream_t stream;
+void enter(int n, int rank);
+
+// Runs n ranks that enter first, and destroy comm after run.
+void run_joined(int n, void (*run)(int rank));
+
 // Blocks a stream until a rank posts the flag.
 void hold(cudaStream_t stream, int flag);
 
@@ -47,6 +55,8 @@ float *new_floats(size_t count, float value);
 void set_floats(float *pointer, size_t count, float value);
 void check_floats(const float *pointer, size_t count, float wanted, int line);
 #define HOLDS(pointer, count, wanted) check_floats(pointer, count, wanted, __LINE__)
+// Waits for the stream first.
+#define GIVES(stream, ...) (OK(cudaStreamSynchronize(stream)), HOLDS(__VA_ARGS__))
 
 // Places the ranks that start next on simulated hosts: one letter per rank, or NULL for one host.
 void set_hosts(const char *hosts);
@@ -77,12 +87,15 @@ static inline int run_rank_tests(int argc, char **argv) {
     return run_all_tests((struct around){.begin = look_around, .end = reset_hosts});
 }
 
-// Adds a test that only runs n ranks, on these hosts (see set_hosts).
+// Adds a test that only runs n ranks, on these hosts (see set_hosts), with run_ranks or run_joined.
 struct row {
     int n;
     void (*run)(int rank);
     const char *hosts;
+    int joined;
 };
 void run_row(void **state);
 #define RANKS(promise, n, run, hosts)                                                              \
-    add_test(#promise ": " #run, run_row, &(struct row){n, run, hosts})
+    add_test(#promise ": " #run, run_row, &(struct row){n, run, hosts, 0})
+#define JOINED(promise, n, run, hosts)                                                             \
+    add_test(#promise ": " #run, run_row, &(struct row){n, run, hosts, 1})

@@ -289,7 +289,6 @@ static double all_reduce_us(size_t floats, int ranks) {
 static void hide(int rank, double longer) {
     enum { FLOATS = 10 * MB };
     cudaStream_t a = begin(), b = new_stream();
-    ncclComm_t comm = join(2, rank);
     float *gradients = new_floats(FLOATS, 1);
     double sum = all_reduce_us(FLOATS, 2);
     OK(ncclAllReduce(gradients, gradients, 1, ncclFloat, ncclSum, comm, a)); // the clocks are equal
@@ -304,7 +303,6 @@ static void hide(int rank, double longer) {
     TAKES(sum, first, summed);
     TAKES(longer > 0 ? sum + longer : sum, first, both);
     TAKES(longer > 0 ? 0 : -longer, second, both); // the part of the sum that shows
-    OK(ncclCommDestroy(comm));
 }
 
 static void hide_all(int rank) {
@@ -337,7 +335,6 @@ static void wait_for_the_straggler(int rank) {
 static void share_a_link(int rank) {
     enum { N = 3 };
     cudaStream_t a = begin();
-    ncclComm_t comm = join(N, rank);
     float *x = new_floats(MB, 1), *y = new_floats(2 * MB, 0);
     for (size_t count = MB; count >= MB / 40; count /= 40) {
         double us = INFINITY;
@@ -355,13 +352,11 @@ static void share_a_link(int rank) {
         OK(ncclGroupEnd());
         TAKES(us, start, record(a));
     }
-    OK(ncclCommDestroy(comm));
 }
 
 // A rank that arrives late at a group of send and receive holds up its successor only.
 static void receive_late(int rank) {
     cudaStream_t a = begin();
-    ncclComm_t comm = join(3, rank);
     float *x = new_floats(4, 1);
     double transfer = 1e6 * one_transfer(16, 0, 1);
     OK(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, a));
@@ -372,13 +367,11 @@ static void receive_late(int rank) {
     if (rank == 1)
         OK(ncclRecv(x, 4, ncclFloat, 0, comm, a));
     TAKES(rank == 2 ? 50 : 150 + transfer, start, record(a));
-    OK(ncclCommDestroy(comm));
 }
 
 // Calls of one communicator run one after the other, even in different streams.
 static void use_two_streams(int rank) {
     cudaStream_t a = begin(), b = new_stream();
-    ncclComm_t comm = join(2, rank);
     float *x = new_floats(2 * MB, 1);
     double sum = all_reduce_us(MB, 2);
     OK(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, a));
@@ -388,20 +381,17 @@ static void use_two_streams(int rank) {
     OK(ncclAllReduce(x, x, MB, ncclFloat, ncclSum, comm, a));
     OK(ncclAllReduce(x + MB, x + MB, MB, ncclFloat, ncclSum, comm, b));
     TAKES(2 * sum, start, record(b));
-    OK(ncclCommDestroy(comm));
 }
 
 // The host pays for calls, and a call of NCCL costs more. All operations are short.
 static void call_nccl(int rank) {
     cudaStream_t a = begin(), b = new_stream();
-    ncclComm_t comm = join(2, rank);
     float *x = new_floats(4, 1);
     OK(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, a));
     OK(cudaStreamSynchronize(a));
     cudaEvent_t before = record(b);
     OK(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, a));
     TAKES(COLLECTIVE + EVENT, before, record(b));
-    OK(ncclCommDestroy(comm));
 }
 
 // GPU 1 fails in a kernel. The sum that its rank has queued after the kernel does not run, so rank
@@ -477,12 +467,12 @@ int main(int argc, char **argv) {
     RANKS(the_host_waits_for_a_stream, 1, let_the_host_wait, NULL);
     RANKS(the_host_waits_for_a_stream, 1, copy_pageable_memory, NULL);
     RANKS(the_host_waits_for_room_in_the_queue, 1, fill_the_queue, NULL);
-    RANKS(a_sum_is_hidden_if_backward_is_longer, 2, hide_all, NULL);
-    RANKS(a_sum_is_hidden_if_backward_is_longer, 2, hide_a_part, NULL);
-    RANKS(sends_and_receives_take_their_time, 3, receive_late, NULL);
-    RANKS(sends_and_receives_take_their_time, 3, share_a_link, NULL);
-    RANKS(calls_of_a_communicator_follow_each_other, 2, use_two_streams, NULL);
-    RANKS(calls_cost_time_on_the_host, 2, call_nccl, NULL);
+    JOINED(a_sum_is_hidden_if_backward_is_longer, 2, hide_all, NULL);
+    JOINED(a_sum_is_hidden_if_backward_is_longer, 2, hide_a_part, NULL);
+    JOINED(sends_and_receives_take_their_time, 3, receive_late, NULL);
+    JOINED(sends_and_receives_take_their_time, 3, share_a_link, NULL);
+    JOINED(calls_of_a_communicator_follow_each_other, 2, use_two_streams, NULL);
+    JOINED(calls_cost_time_on_the_host, 2, call_nccl, NULL);
     setenv("CPU_DEVICE_MODEL", "tests/round.model", 1);
     setenv("CPU_DEVICE_COMPUTE", "0", 1);
     return run_rank_tests(argc, argv);

@@ -4,8 +4,6 @@
 
 // Rank 0 calls first, and continues although the others have not called yet.
 static void call_early(int rank) {
-    ncclComm_t comm = join(3, rank);
-    cudaStream_t stream = new_stream();
     float *a = new_floats(3000, 1);
     for (int which = 0; which < COLLECTIVES; which++) {
         float *b = new_floats(3000, 0);
@@ -26,7 +24,6 @@ static void call_early(int rank) {
             HOLDS(b, 3000, 1);
         OK(cudaFree(b));
     }
-    OK(ncclCommDestroy(comm));
 }
 
 // Rank 0 finishes on one communicator while its stream on the other waits for rank 1.
@@ -40,8 +37,7 @@ static void use_two_communicators(int rank) {
         OK(ncclAllReduce(x, x, 5000, ncclFloat, ncclSum, first, a));
     post(CALLED);
     OK(ncclAllReduce(y, y, 5000, ncclFloat, ncclSum, second, b));
-    OK(cudaStreamSynchronize(b));
-    HOLDS(y, 5000, 4);
+    GIVES(b, y, 5000, 4);
     if (rank == 0) {
         REFUSED(cudaErrorNotReady, cudaStreamQuery(a));
         post(DONE);
@@ -49,15 +45,13 @@ static void use_two_communicators(int rank) {
         await(DONE, 1);
         OK(ncclAllReduce(x, x, 5000, ncclFloat, ncclSum, first, a));
     }
-    OK(cudaStreamSynchronize(a));
-    HOLDS(x, 5000, 2);
+    GIVES(a, x, 5000, 2);
     OK(ncclCommDestroy(first));
     OK(ncclCommDestroy(second));
 }
 
 // The second sum uses the result of the first one, although its stream could start at once.
 static void use_two_streams(int rank) {
-    ncclComm_t comm = join(2, rank);
     cudaStream_t a = new_stream(), b = new_stream();
     float *x = new_floats(5000, 1);
     for (int round = 0; round < 2; round++) {
@@ -74,15 +68,12 @@ static void use_two_streams(int rank) {
         if (rank == 0)
             post(GO + round);
         OK(cudaStreamSynchronize(second));
-        OK(cudaStreamSynchronize(first));
-        HOLDS(x, 5000, round ? 16 : 4);
+        GIVES(first, x, 5000, round ? 16 : 4);
     }
-    OK(ncclCommDestroy(comm));
 }
 
 // One stream writes the data late, a second one sums them, and a third one reads them.
 static void order_by_events(int rank) {
-    ncclComm_t comm = join(2, rank);
     cudaStream_t a = new_stream(), b = new_stream(), c = new_stream();
     cudaEvent_t filled, summed;
     float *x = new_floats(5000, 100), *late = new_floats(5000, (float)rank + 1), back[5000];
@@ -105,21 +96,17 @@ static void order_by_events(int rank) {
         CHECK(back[i] == 3, "element %d is %g", i, back[i]);
     OK(cudaEventDestroy(filled));
     OK(cudaEventDestroy(summed));
-    OK(ncclCommDestroy(comm));
 }
 
 // Queues more calls than a stream can hold, without synchronisation.
 static void call_many_times(int rank) {
     enum { TIMES = 3000, PART = 10 };
-    ncclComm_t comm = join(2, rank);
     float *x = new_floats(TIMES * PART, 1);
     for (int i = 0; i < TIMES; i++)
         OK(ncclAllReduce(x + i * PART, x + i * PART, PART, ncclFloat, ncclSum, comm, NULL));
     for (int i = 0; i < 10; i++)
         OK(ncclAllReduce(x, x, TIMES * PART, ncclFloat, ncclSum, comm, NULL));
-    OK(cudaStreamSynchronize(NULL));
-    HOLDS(x, TIMES * PART, 2048);
-    OK(ncclCommDestroy(comm));
+    GIVES(NULL, x, TIMES * PART, 2048);
 }
 
 // Sends, receives and groups.
@@ -127,8 +114,6 @@ static void call_many_times(int rank) {
 static void send_in_groups(int rank) {
     int n = rank_count;
     enum { COUNT = 70001 };
-    ncclComm_t comm = join(n, rank);
-    cudaStream_t stream = new_stream();
     float *mine = new_floats(COUNT, (float)rank), *all = new_floats((size_t)n * COUNT, -1);
     // To the next, from the one before; each in an order of its own.
     OK(ncclGroupStart());
@@ -138,8 +123,7 @@ static void send_in_groups(int rank) {
     if (rank % 2 == 0)
         OK(ncclSend(mine, COUNT, ncclFloat, (rank + 1) % n, comm, stream));
     OK(ncclGroupEnd());
-    OK(cudaStreamSynchronize(stream));
-    HOLDS(all, COUNT, (float)((rank + n - 1) % n));
+    GIVES(stream, all, COUNT, (float)((rank + n - 1) % n));
     // Everybody to everybody, oneself included, in nested groups.
     OK(ncclGroupStart());
     for (int r = 0; r < n; r++) {
@@ -158,16 +142,13 @@ static void send_in_groups(int rank) {
     OK(ncclRecv(all, COUNT, ncclFloat, rank, comm, stream));
     OK(ncclSend(mine, COUNT, ncclFloat, rank, comm, stream));
     OK(ncclGroupEnd());
-    OK(cudaStreamSynchronize(stream));
-    HOLDS(all, COUNT, (float)rank);
-    OK(ncclCommDestroy(comm));
+    GIVES(stream, all, COUNT, (float)rank);
 }
 
 // Several messages from one rank to another arrive in the order of the sends, in a group or not,
 // while other calls run.
 static void send_messages(int rank) {
     enum { MESSAGES = 20, LONGEST = 50000 };
-    ncclComm_t comm = join(2, rank);
     float *x = new_floats(MESSAGES * LONGEST, (float)-rank);
     for (int i = 0; i < MESSAGES && rank == 0; i++)
         set_floats(x + i * LONGEST, LONGEST, (float)i);
@@ -191,12 +172,10 @@ static void send_messages(int rank) {
             set_floats(x + i * LONGEST, LONGEST, -1);
         }
     }
-    OK(ncclCommDestroy(comm));
 }
 
 static void call_several_in_a_group(int rank) {
     enum { COUNT = 3001 };
-    ncclComm_t comm = join(3, rank);
     cudaStream_t a = new_stream(), b = new_stream();
     float *sum = new_floats(COUNT, (float)rank), *most = new_floats(COUNT, (float)rank),
           *one = new_floats(COUNT, (float)rank), *all = new_floats(3 * COUNT, (float)rank),
@@ -222,19 +201,16 @@ static void call_several_in_a_group(int rank) {
         OK(ncclRecv(sent, COUNT, ncclFloat, 0, comm, b));
     OK(ncclGroupEnd());
     OK(cudaStreamSynchronize(a));
-    OK(cudaStreamSynchronize(b));
-    HOLDS(sum, COUNT, 3);
+    GIVES(b, sum, COUNT, 3);
     HOLDS(most, COUNT, rank == 1 ? 2 : (float)rank);
     HOLDS(one, COUNT, 2);
     HOLDS(part, COUNT, 0);
     HOLDS(sent, COUNT, rank == 1 ? 1 : 0);
-    OK(ncclCommDestroy(comm));
 }
 
 // The sends and receives of a group may come before, between and after its collectives, and their
 // places may differ between ranks.
 static void mix_in_a_group(int rank) {
-    ncclComm_t comm = join(2, rank);
     for (int place = 0; place < 3; place++) {
         float *x = new_floats(100, (float)rank), *y = new_floats(300, 1);
         OK(ncclGroupStart());
@@ -247,20 +223,17 @@ static void mix_in_a_group(int rank) {
                 OK(ncclRecv(x, 100, ncclFloat, 0, comm, NULL));
         }
         OK(ncclGroupEnd());
-        OK(cudaStreamSynchronize(NULL));
-        HOLDS(x, 100, 0);
+        GIVES(NULL, x, 100, 0);
         HOLDS(y, 100, 2);
         HOLDS(y + 100, 100, 1);
         HOLDS(y + 200, 100, 2);
     }
-    OK(ncclCommDestroy(comm));
 }
 
 // The ranks exchange more data than the buffers between them hold, on one stream per direction. All
 // calls of a group run at once, on any streams.
 static void send_on_two_streams(int rank) {
     enum { COUNT = 3000000 };
-    ncclComm_t comm = join(2, rank);
     cudaStream_t a = new_stream(), b = new_stream();
     float *sent = new_floats(COUNT, (float)rank), *received = new_floats(COUNT, -1);
     OK(ncclGroupStart());
@@ -268,39 +241,37 @@ static void send_on_two_streams(int rank) {
     OK(ncclRecv(received, COUNT, ncclFloat, 1 - rank, comm, b));
     OK(ncclGroupEnd());
     OK(cudaStreamSynchronize(a));
-    OK(cudaStreamSynchronize(b));
-    HOLDS(received, COUNT, (float)(1 - rank));
-    OK(ncclCommDestroy(comm));
+    GIVES(b, received, COUNT, (float)(1 - rank));
 }
 
 TEST(groups_between_hosts) {
     for (int i = 0; i < PLACEMENTS; i++) {
         set_hosts(placements[i]);
-        run_ranks((int)strlen(placements[i]), send_in_groups, 0);
+        run_joined((int)strlen(placements[i]), send_in_groups);
     }
     set_hosts("ab");
-    run_ranks(2, send_messages, 0);
-    run_ranks(2, mix_in_a_group, 0);
+    run_joined(2, send_messages);
+    run_joined(2, mix_in_a_group);
     set_hosts("aab");
-    run_ranks(3, call_several_in_a_group, 0);
+    run_joined(3, call_several_in_a_group);
 }
 
 int main(int argc, char **argv) {
-    RANKS(calls_return_before_the_peers_call, 3, call_early, NULL);
+    JOINED(calls_return_before_the_peers_call, 3, call_early, NULL);
     RANKS(communicators_do_not_wait_for_each_other, 2, use_two_communicators, NULL);
-    RANKS(two_streams_keep_the_order_of_the_calls, 2, use_two_streams, NULL);
-    RANKS(events_order_collectives, 2, order_by_events, NULL);
-    RANKS(many_calls_can_be_queued, 2, call_many_times, NULL);
-    RANKS(streams_between_hosts, 2, use_two_streams, "ab");
+    JOINED(two_streams_keep_the_order_of_the_calls, 2, use_two_streams, NULL);
+    JOINED(events_order_collectives, 2, order_by_events, NULL);
+    JOINED(many_calls_can_be_queued, 2, call_many_times, NULL);
+    JOINED(streams_between_hosts, 2, use_two_streams, "ab");
     RANKS(streams_between_hosts, 2, use_two_communicators, "ab");
-    RANKS(streams_between_hosts, 2, call_many_times, "ab");
-    RANKS(streams_between_hosts, 3, call_early, "aab");
-    RANKS(groups_exchange_data, 2, send_in_groups, NULL);
-    RANKS(groups_exchange_data, 3, send_in_groups, NULL);
-    RANKS(groups_exchange_data, 4, send_in_groups, NULL);
-    RANKS(messages_keep_their_order, 2, send_messages, NULL);
-    RANKS(groups_hold_several_collectives, 3, call_several_in_a_group, NULL);
-    RANKS(groups_hold_several_collectives, 2, mix_in_a_group, NULL);
-    RANKS(groups_span_streams, 2, send_on_two_streams, NULL);
+    JOINED(streams_between_hosts, 2, call_many_times, "ab");
+    JOINED(streams_between_hosts, 3, call_early, "aab");
+    JOINED(groups_exchange_data, 2, send_in_groups, NULL);
+    JOINED(groups_exchange_data, 3, send_in_groups, NULL);
+    JOINED(groups_exchange_data, 4, send_in_groups, NULL);
+    JOINED(messages_keep_their_order, 2, send_messages, NULL);
+    JOINED(groups_hold_several_collectives, 3, call_several_in_a_group, NULL);
+    JOINED(groups_hold_several_collectives, 2, mix_in_a_group, NULL);
+    JOINED(groups_span_streams, 2, send_on_two_streams, NULL);
     return run_rank_tests(argc, argv);
 }

@@ -19,8 +19,6 @@ static char state_of(int id) {
 
 // A stopped rank, for example in a debugger, is not dead, so the others wait.
 static void stop_for_a_while(int rank) {
-    ncclComm_t comm = join(3, rank);
-    cudaStream_t stream = new_stream();
     float *x = new_floats(100003, 1);
     barrier(3);
     if (rank == 1) {
@@ -37,9 +35,7 @@ static void stop_for_a_while(int rank) {
     }
     if (rank == 1)
         OK(ncclAllReduce(x, x, 100003, ncclFloat, ncclSum, comm, stream));
-    OK(cudaStreamSynchronize(stream));
-    HOLDS(x, 100003, 3);
-    OK(ncclCommDestroy(comm));
+    GIVES(stream, x, 100003, 3);
 }
 
 static void await_a_long_wait(void) {
@@ -74,8 +70,7 @@ static void stop_while_the_other_goes_on(int rank) {
             rest();
         kill(rendezvous->pid[0], SIGCONT);
     }
-    OK(cudaStreamSynchronize(stream));
-    HOLDS(x, 10, 4);
+    GIVES(stream, x, 10, 4);
     OK(ncclCommDestroy(first));
     OK(ncclCommDestroy(second));
 }
@@ -101,8 +96,7 @@ static void lose_a_rank(int rank) {
     int n = rank_count, killer = (death.victim + 1) % n;
     char name[20];
     snprintf(name, sizeof name, "rank %d", death.victim);
-    ncclComm_t comm = join(n, rank);
-    cudaStream_t stream = new_stream();
+    enter(n, rank);
     float *x = new_floats((size_t)n * COUNT, 1), *y = new_floats((size_t)n * COUNT, 1);
     cudaError_t error = cudaSuccess;
     if (death.moment != INSIDE) {
@@ -221,8 +215,7 @@ static int says_farewell;
 static void leave_early(int rank) {
     enum { COUNT = 100003 };
     int n = rank_count;
-    ncclComm_t comm = join(n, rank);
-    cudaStream_t stream = new_stream();
+    enter(n, rank);
     float *x = new_floats(COUNT, 1), *y = new_floats(COUNT, (float)rank);
     for (int times = 0; times < 3; times++)
         OK(ncclAllReduce(x, x, COUNT, ncclFloat, ncclMax, comm, stream));
@@ -235,8 +228,7 @@ static void leave_early(int rank) {
         exit(0);
     }
     await_death(1);
-    OK(cudaStreamSynchronize(stream));
-    HOLDS(x, COUNT, (float)n);
+    GIVES(stream, x, COUNT, (float)n);
     HOLDS(y, COUNT, 1);
     if (rank == 2) {
         OK(ncclRecv(x, COUNT, ncclFloat, 0, comm, stream));
@@ -244,8 +236,7 @@ static void leave_early(int rank) {
              rest()) // the time in which to miss rank 1
             REFUSED(cudaErrorNotReady, cudaStreamQuery(stream));
         post(GO);
-        OK(cudaStreamSynchronize(stream));
-        HOLDS(x, COUNT, 1);
+        GIVES(stream, x, COUNT, 1);
     } else if (n > 2) {
         await(GO, 1);
         OK(ncclSend(y, COUNT, ncclFloat, 2, comm, stream));
@@ -326,8 +317,7 @@ static void *abort_it(void *comm) {
 
 // Rank 2 makes no call, so ranks 0 and 1 give up and continue without it.
 static void abort_and_go_on(int rank) {
-    ncclComm_t comm = join(3, rank);
-    cudaStream_t stream = new_stream();
+    enter(3, rank);
     pthread_t other;
     float *x = new_floats(5000, 1);
     if (rank < 2) {
@@ -342,8 +332,7 @@ static void abort_and_go_on(int rank) {
         set_floats(x, 5000, 2);
         comm = join(2, rank);
         OK(ncclAllReduce(x, x, 5000, ncclFloat, ncclSum, comm, stream));
-        OK(cudaStreamSynchronize(stream));
-        HOLDS(x, 5000, 4);
+        GIVES(stream, x, 5000, 4);
         post(DONE);
     }
     await(DONE, 2);
@@ -425,8 +414,7 @@ static void die_before_a_connection(int rank) {
 // them, while the abort waits for another call. Rank 1 must not take what it finds for data.
 static void abort_and_change(int rank) {
     enum { COUNT = 100000 };
-    ncclComm_t comm = join(2, rank);
-    cudaStream_t stream = new_stream();
+    enter(2, rank);
     float *x = new_floats(COUNT, 1);
     cudaEvent_t begun, changed;
     pthread_t other;
@@ -490,8 +478,7 @@ static void survive(int rank) {
     set_floats(x, 5000, (float)rank);
     comm = join_from_device(2, rank / 2);
     OK(ncclAllReduce(x, x, 5000, ncclFloat, ncclSum, comm, stream));
-    OK(cudaStreamSynchronize(stream));
-    HOLDS(x, 5000, 2);
+    GIVES(stream, x, 5000, 2);
     OK(ncclCommDestroy(comm));
 }
 
@@ -545,8 +532,8 @@ TEST(deaths_on_other_hosts_are_reported) {
 }
 
 int main(int argc, char **argv) {
-    RANKS(ranks_wait_for_a_stopped_rank, 3, stop_for_a_while, NULL);
-    RANKS(ranks_wait_for_a_stopped_rank, 3, stop_for_a_while, "aab");
+    JOINED(ranks_wait_for_a_stopped_rank, 3, stop_for_a_while, NULL);
+    JOINED(ranks_wait_for_a_stopped_rank, 3, stop_for_a_while, "aab");
     RANKS(ranks_wait_for_a_stopped_rank, 2, stop_while_the_other_goes_on, NULL);
     RANKS(exit_does_not_wait_for_the_peers, 2, leave_from_inside, NULL);
     RANKS(exit_does_not_wait_for_the_peers, 2, leave_and_destroy, NULL);

@@ -147,8 +147,7 @@ static void run_nothing(void *none) {
 static void wait_for_connections(int rank) {
     setenv("CPU_DEVICE_CHAOS", "1", 1);
     setenv("CPU_DEVICE_TIMEOUT", SANITIZED ? "10" : "3", 1);
-    ncclComm_t comm = join(2, rank);
-    cudaStream_t stream = new_stream();
+    enter(2, rank);
     float *x = new_floats(10, 1), *y = new_floats(20, 0);
     // The direction from rank 0 to rank 1 is connected.
     OK(rank == 0 ? ncclSend(x, 10, ncclFloat, 1, comm, stream)
@@ -176,8 +175,7 @@ static void wait_for_connections(int rank) {
               "the connection for Recv (count 20, float, from rank 1)");
     } else {
         OK(result);
-        OK(cudaStreamSynchronize(stream));
-        HOLDS(y, 10, 1);
+        GIVES(stream, y, 10, 1);
     }
     barrier(2);
     OK(ncclCommAbort(comm));
@@ -232,7 +230,7 @@ static ncclResult_t call_any(int which, const void *send, void *recv, size_t cou
 }
 
 static void pass_wrong_arguments(int rank) {
-    ncclComm_t comm = join(2, rank), none = NULL;
+    ncclComm_t none = NULL;
     float *x = new_floats(512, 1), *y = new_floats(512, 1), on_host[512] = {0};
     const ncclDataType_t no_type = (ncclDataType_t)42, f = ncclFloat;
     const ncclRedOp_t no_ops[] = {(ncclRedOp_t)5, (ncclRedOp_t)-1}, sum = ncclSum;
@@ -266,12 +264,10 @@ static void pass_wrong_arguments(int rank) {
     HOLDS(x, 512, 1);
     HOLDS(y, 512, 1);
     OK(ncclAllReduce(x, x, 512, f, ncclSum, comm, NULL));
-    OK(cudaStreamSynchronize(NULL));
-    HOLDS(x, 512, 2);
+    GIVES(NULL, x, 512, 2);
     ncclResult_t state;
     OK(ncclCommGetAsyncError(comm, &state));
     OK(state);
-    OK(ncclCommDestroy(comm));
 }
 
 TEST(mistakes_on_other_hosts_are_reported) {
@@ -289,6 +285,6 @@ TEST(mistakes_on_other_hosts_are_reported) {
 
 int main(int argc, char **argv) {
     RANKS(failures_after_the_call_are_reported, 2, send_first, NULL);
-    RANKS(wrong_arguments_are_refused, 2, pass_wrong_arguments, NULL);
+    JOINED(wrong_arguments_are_refused, 2, pass_wrong_arguments, NULL);
     return run_rank_tests(argc, argv);
 }
