@@ -3,8 +3,8 @@
 // is computed (CPU_DEVICE_COMPUTE=0), except in a few tests, whose times are the same.
 #include "../src/comm.h"
 #include "kernels.h"
-#include "nccl_ranks.h"
 #include "one_transfer.h"
+#include "ranks.h"
 #include <cublas_v2.h>
 
 enum { MB = 1000000 };

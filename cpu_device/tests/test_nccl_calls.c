@@ -1,6 +1,6 @@
 // Tests of calls of NCCL: they return at once, and run in the order of streams, events and calls.
 // Sends, receives and groups of calls.
-#include "nccl_ranks.h"
+#include "ranks.h"
 
 // Rank 0 calls first, and continues although the others have not called yet.
 static void call_early(int rank) {

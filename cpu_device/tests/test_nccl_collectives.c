@@ -1,8 +1,8 @@
 // Tests of every collective of NCCL. Each rank computes the data of all ranks, and compares all
 // bytes around its result with those that cpu_reduce gives for the data in the order of the ranks.
 // test_reduce.c tests the arithmetic itself, with every type and operation.
-#include "nccl_ranks.h"
 #include "numbers.h"
+#include "ranks.h"
 #include <sys/resource.h>
 
 enum { GUARD = 64, GUARD_BYTE = 0xc5 };

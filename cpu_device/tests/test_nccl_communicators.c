@@ -1,6 +1,6 @@
 // Tests of communicators: split ones, and their end.
 #include "../src/internal.h"
-#include "nccl_ranks.h"
+#include "ranks.h"
 
 // Splits.
 

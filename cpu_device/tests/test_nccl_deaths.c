@@ -1,5 +1,5 @@
 // Tests of ranks that stop, die, leave or abort: the others notice it soon, and can continue.
-#include "nccl_ranks.h"
+#include "ranks.h"
 #include <dirent.h>
 #include <netinet/in.h>
 #include <sys/socket.h>

@@ -1,6 +1,6 @@
 // A test of a collective of more than 2^31 bytes.
 // test-all: it takes several seconds, and 6 GB of a machine with 12 GB.
-#include "nccl_ranks.h"
+#include "ranks.h"
 
 static void sum_many(int rank) {
     setenv("CPU_DEVICE_MEMORY", "3G", 1);

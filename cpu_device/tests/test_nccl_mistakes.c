@@ -1,5 +1,5 @@
 // Tests of mistakes of one rank or of all ranks: each must be reported with its reason.
-#include "nccl_ranks.h"
+#include "ranks.h"
 #include <cpu_device.h>
 
 struct wrong_call {

@@ -1,5 +1,5 @@
 // Tests of how ranks meet: by the id, over the network, and the errors if they do not.
-#include "nccl_ranks.h"
+#include "ranks.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
