@@ -76,7 +76,7 @@ struct tally {
 static struct tally count_nodes(void) {
     struct tally t = {.missing = find_lost_node()};
     for (int n = 0; n < me->nnodes; n++) {
-        const struct message *m = message_of(n);
+        const struct node_message *m = message_of(n);
         // A new launcher of node 0 learns the number of the attempt from the other nodes.
         if (me->order == STOP && m->magic && m->ranks.attempt > me->order_attempt)
             me->order_attempt = m->ranks.attempt;
@@ -94,7 +94,7 @@ static struct tally count_nodes(void) {
 // A node that does not know the order to stop may still start the ranks of this attempt.
 static int all_know_order(void) {
     for (int n = 1; n < me->nnodes; n++) {
-        const struct message *m = message_of(n);
+        const struct node_message *m = message_of(n);
         if (!is_lost(n) && (m->order != STOP || m->order_attempt != me->order_attempt))
             return 0;
     }
@@ -186,7 +186,7 @@ int main(int argc, char **argv) {
     int signals = open_signals();
     prepare_local_ranks();
     atexit(leave);
-    struct message last = {0};
+    struct node_message last = {0};
     for (double sent_at = 0;; wait_for_events(signals)) {
         receive_messages();
         if (*node0->reason)

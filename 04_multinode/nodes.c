@@ -14,16 +14,16 @@
 #include <unistd.h>
 
 struct node {
-    struct message message; // the last one
-    double heard_at;        // time of that message
-    int socket;             // through which it came
+    struct node_message message; // the last one
+    double heard_at;             // time of that message
+    int socket;                  // through which it came
     struct sockaddr_storage address;
     socklen_t address_bytes;
 };
 
 static struct node *nodes;
 static int new_id; // node 0: its launcher has chosen the name of the run, and may tell it
-struct message *me, *node0;
+struct node_message *me, *node0;
 double complete_at;
 int nodes_socket; // epoll's descriptor of all sockets
 char node0_at[128];
@@ -44,7 +44,7 @@ int is_lost(int n) {
     return n != me->node && (nodes[n].message.gone || seconds() - nodes[n].heard_at > LOST);
 }
 
-const struct message *message_of(int n) {
+const struct node_message *message_of(int n) {
     return &nodes[n].message;
 }
 
@@ -56,11 +56,11 @@ void join_nodes(void) {
         fail("--nnodes %d: %m", nnodes);
     node0 = &nodes[0].message;
     me = &nodes[node].message;
-    *me = (struct message){.magic = 0x4c4e4348,
-                           .node = node,
-                           .nnodes = nnodes,
-                           .nproc = launch_opt.nproc,
-                           .max_restarts = launch_opt.max_restarts};
+    *me = (struct node_message){.magic = 0x4c4e4348,
+                                .node = node,
+                                .nnodes = nnodes,
+                                .nproc = launch_opt.nproc,
+                                .max_restarts = launch_opt.max_restarts};
     me->pid = getpid();
     me->ranks = local;
     me->order_attempt = -1;
@@ -121,13 +121,13 @@ void send_message(void) {
                    nodes[n].address_bytes);
 }
 
-static int same_options(const struct message *m) {
+static int same_options(const struct node_message *m) {
     return m->nnodes == me->nnodes && m->nproc == me->nproc && m->max_restarts == me->max_restarts;
 }
 
 // Node 0 sends no name to a launcher with another one. The others may learn the name from node 0 if
 // it is a new one; a name that the user has chosen must be known.
-static int same_run(const struct message *m) {
+static int same_run(const struct node_message *m) {
     int learns = me->node > 0 ? *m->run_id && !*me->run_id : new_id && !*m->run_id;
     return learns || (*m->run_id && !strcmp(m->run_id, me->run_id));
 }
@@ -145,7 +145,7 @@ static void forgive_silence(void) {
 // On node 0, which would wait without a word for the launcher that it refuses. Strangers may send
 // many messages.
 static void say_refusal(const struct node *from) {
-    const struct message *m = &from->message;
+    const struct node_message *m = &from->message;
     static double next;
     char address[64];
     if (me->order != STOP || seconds() < next)
@@ -164,9 +164,9 @@ static void say_refusal(const struct node *from) {
 // Returns 1 if the message belongs to this run. If not, node 0 answers, so that the other launcher
 // gives up.
 static int is_of_this_run(const struct node *from) {
-    const struct message *m = &from->message;
+    const struct node_message *m = &from->message;
     int same = same_options(m) && same_run(m);
-    struct message answer = *me;
+    struct node_message answer = *me;
     memset(answer.run_id, 0, sizeof answer.run_id);
     if (!same && me->node == 0) {
         say_refusal(from);
@@ -195,7 +195,7 @@ static int is_impostor(const struct node *from) {
 
 static void receive_from(int socket) {
     struct node from = {.socket = socket};
-    struct message *m = &from.message;
+    struct node_message *m = &from.message;
     for (;;) {
         from.address_bytes = sizeof from.address;
         ssize_t got = recvfrom(socket, m, sizeof *m, MSG_TRUNC, (struct sockaddr *)&from.address,

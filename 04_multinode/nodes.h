@@ -11,7 +11,7 @@ enum { LOST = 8 }; // seconds of silence after which a node is lost
 // What node 0 orders all nodes to do. START: start attempt order_attempt, unless it has started.
 enum order { STOP, START, END };
 
-struct message {
+struct node_message {
     uint32_t magic; // the same for all launchers with this byte order
     int32_t node, nnodes, nproc, max_restarts, pid; // pid: of the launcher
     // After the start, only launch.c changes these.
@@ -23,9 +23,9 @@ struct message {
     char reason[128]; // names the launcher that got a signal; node 0 tells all others
 };
 
-extern struct message *me, *node0; // the message of this launcher, and the last one of node 0
-extern int nodes_socket;           // becomes readable when a message arrives
-extern char node0_at[128];         // for messages: the address and the port of node 0
+extern struct node_message *me, *node0; // the message of this launcher, and the last one of node 0
+extern int nodes_socket;                // becomes readable when a message arrives
+extern char node0_at[128];              // for messages: the address and the port of node 0
 
 extern const struct option_spec node_option_specs[]; // the options for several nodes
 
@@ -43,7 +43,7 @@ void send_message(void);
 // run_id.
 void receive_messages(void);
 
-const struct message *message_of(int node);
+const struct node_message *message_of(int node);
 
 // Returns 1 if the launcher of a node is silent or gone.
 int is_lost(int node);

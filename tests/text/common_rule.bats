@@ -42,6 +42,14 @@ members() {
     [ "${unused[*]}" = "first_sample more" ] || { echo "${unused[*]}" && return 1; }
 }
 
+@test "no two structs have the same name, apart from those of each train.c" {
+    local found
+    found=$(find 0*/*.[ch] common zoo watch -name '*.[ch]' ! -name train.c -exec \
+        sed -nE 's/^ *(struct|union|enum)( __attribute__\(\([a-z_]*\)\))? ([a-z_0-9]+) \{.*/\3/p' {} + | sort)
+    [ "$(wc -l <<<"$found")" -gt 100 ]
+    [ "$(uniq -d <<<"$found")" = "" ] || { uniq -d <<<"$found" && return 1; }
+}
+
 @test "each script that computes with awk, or sorts numbers, reads them with a point in each locale" {
     local scripts
     mapfile -t scripts < <(grep -rlE '\bawk\b|sort -[a-z]*[gnV]' --include='*.sh' --include='*.bats' .ci bench cpu_device exercises tests tools)

@@ -88,7 +88,7 @@ static void transpose(const float *block, size_t width, size_t rows, float *to) 
 }
 
 // A block of queries and keys in a sample.
-struct place {
+struct tile {
     size_t head;           // of the batch
     size_t query, queries; // the first one, and how many
     size_t columns;        // of the scores: the queries, rounded up to LANES
@@ -106,9 +106,9 @@ static size_t row_at(const struct attention_inputs *a, size_t head, int tokens, 
     return (head / heads * (size_t)tokens + token) * pitch + head % heads * (size_t)a->width;
 }
 
-static struct place place_of_queries(const struct attention_inputs *a, size_t head, size_t query) {
+static struct tile tile_of_queries(const struct attention_inputs *a, size_t head, size_t query) {
     size_t queries = min_size(BLOCK, (size_t)a->queries - query);
-    return (struct place){head, query, queries, round_up(queries)};
+    return (struct tile){head, query, queries, round_up(queries)};
 }
 
 // Returns the number of keys that a query sees: the first ones.
@@ -118,7 +118,7 @@ static size_t seen_by(const struct attention_inputs *a, size_t query) {
 }
 
 // Moves to the next block of keys. Returns 0 if no query of the block sees one of them.
-static int next_keys(const struct attention_inputs *a, struct place *at) {
+static int next_keys(const struct attention_inputs *a, struct tile *at) {
     at->key += at->keys;
     if (at->key >= seen_by(a, at->query + at->queries - 1))
         return 0;
@@ -127,21 +127,21 @@ static int next_keys(const struct attention_inputs *a, struct place *at) {
 }
 
 // Returns the number of the block's first query that sees key number j of the block.
-static size_t first_to_see(const struct attention_inputs *a, const struct place *at, size_t j) {
+static size_t first_to_see(const struct attention_inputs *a, const struct tile *at, size_t j) {
     size_t i = 0;
     while (i < at->columns && seen_by(a, at->query + i) <= at->key + j)
         i++;
     return i;
 }
 
-static void read_keys(const struct attention_inputs *a, const struct place *at, struct blocks *b) {
+static void read_keys(const struct attention_inputs *a, const struct tile *at, struct blocks *b) {
     size_t from = row_at(a, at->head, a->keys, at->key, a->key_pitch);
     read_rows(a, a->k, from, a->key_pitch, at->keys, b->width, b->keys);
     read_rows(a, a->v, from, a->key_pitch, at->keys, b->width, b->values);
 }
 
 // scores = keys * queries^T.
-static void compute_scores(const struct place *at, const struct blocks *b, const float *keys,
+static void compute_scores(const struct tile *at, const struct blocks *b, const float *keys,
                            const float *transposed_queries, float *scores) {
     memset(scores, 0, BLOCK * BLOCK * sizeof *scores);
     add_product(round_up(at->keys), at->columns, b->width, keys, b->width, 1, transposed_queries,
@@ -149,7 +149,7 @@ static void compute_scores(const struct place *at, const struct blocks *b, const
 }
 
 // Drops some shares of the block, or their gradients.
-static void drop_shares(const struct attention_inputs *a, const struct place *at, float *shares) {
+static void drop_shares(const struct attention_inputs *a, const struct tile *at, float *shares) {
     size_t keys = (size_t)a->keys, of_head = (size_t)a->queries * keys;
     uint64_t first = rng_number(a->numbers, at->head * of_head); // those of the head follow
     for (size_t j = 0; a->rate > 0 && j < at->keys; j++)
@@ -161,7 +161,7 @@ static void drop_shares(const struct attention_inputs *a, const struct place *at
 }
 
 // Adds a block of keys and their values to a block of queries.
-ALSO_AVX2 static void add_keys(const struct attention_inputs *a, const struct place *at,
+ALSO_AVX2 static void add_keys(const struct attention_inputs *a, const struct tile *at,
                                struct blocks *b) {
     size_t n = at->columns;
     float before[BLOCK], scale = 1 / sqrtf((float)a->width);
@@ -223,7 +223,7 @@ ALSO_AVX2 static void run_attend(void *arguments, size_t from, size_t to) {
     struct blocks b = new_blocks(a, 0);
     for (size_t head = from; head < to; head++)
         for (size_t query = 0; query < (size_t)a->queries; query += BLOCK) {
-            struct place at = place_of_queries(a, head, query);
+            struct tile at = tile_of_queries(a, head, query);
             size_t y_pitch = (size_t)a->heads * (size_t)a->width;
             read_rows(a, a->q, row_at(a, head, a->queries, query, a->q_pitch), a->q_pitch,
                       at.queries, b.width, b.queries);
@@ -251,7 +251,7 @@ ALSO_AVX2 static void run_attend(void *arguments, size_t from, size_t to) {
 
 // Computes the scores of a block again. Turns them into the shares that forward multiplied by the
 // values, and dscores into the gradients of the scores: p * (dp - delta) / sqrt(width).
-ALSO_AVX2 static void compute_dscores(const struct attending *attending, const struct place *at,
+ALSO_AVX2 static void compute_dscores(const struct attending *attending, const struct tile *at,
                                       struct blocks *b) {
     const struct attention_inputs *a = &attending->in;
     size_t n = at->columns, row = at->head * (size_t)a->queries + at->query;
@@ -285,7 +285,7 @@ ALSO_AVX2 static void run_attend_backward(void *arguments, size_t from, size_t t
     for (size_t head = from; head < to; head++) {
         memset(b.dkeys, 0, 2 * (all_keys + BLOCK) * b.width * sizeof *b.dkeys);
         for (size_t query = 0; query < (size_t)a->queries; query += BLOCK) {
-            struct place at = place_of_queries(a, head, query);
+            struct tile at = tile_of_queries(a, head, query);
             size_t q_at = row_at(a, head, a->queries, query, a->q_pitch);
             read_rows(a, a->q, q_at, a->q_pitch, at.queries, b.width, b.queries);
             size_t y_at = row_at(a, head, a->queries, query, y_pitch);

@@ -9,18 +9,18 @@ static size_t window_elements(const struct windows *w) {
 }
 
 // The part of a row of a window that lies inside the image.
-struct run {
+struct clipped {
     size_t skipped, count; // elements left of the image, and inside
     size_t x;              // the first column inside
 };
 
-static struct run run_inside(const struct windows *w, size_t window) {
+static struct clipped clip_row(const struct windows *w, size_t window) {
     long first = (long)window * w->stride - w->padding, end = first + w->size;
     long from = first < 0 ? 0 : first, to = end > w->in.width ? w->in.width : end;
     size_t channels = (size_t)w->in.channels;
-    struct run none = {0}, some = {.skipped = (size_t)(from - first) * channels,
-                                   .count = (size_t)(to - from) * channels,
-                                   .x = (size_t)from};
+    struct clipped none = {0}, some = {.skipped = (size_t)(from - first) * channels,
+                                       .count = (size_t)(to - from) * channels,
+                                       .x = (size_t)from};
     return from < to ? some : none;
 }
 
@@ -40,7 +40,7 @@ ALSO_AVX2 static void run_image_to_patches(void *arguments, size_t from, size_t 
     char *to_row = a.patches + from * width * (size_t)w->size * window_row;
     for (size_t line = from; line < to; line++) // a row of windows
         for (size_t window = 0; window < width; window++) {
-            struct run r = run_inside(w, window);
+            struct clipped r = clip_row(w, window);
             size_t before = r.skipped * a.element, inside = r.count * a.element;
             long y = (long)(line % height) * w->stride - w->padding;
             for (long end = y + w->size; y < end; y++, to_row += window_row) {
@@ -85,7 +85,7 @@ ALSO_AVX2 static void add_windows(const struct windows *w, const float *dpatches
                                   size_t ky, float *row) {
     size_t window_row = (size_t)w->size * (size_t)w->in.channels;
     for (size_t window = 0; window < (size_t)w->width; window++) {
-        struct run r = run_inside(w, window);
+        struct clipped r = clip_row(w, window);
         const float *from =
             dpatches + ((line * (size_t)w->width + window) * (size_t)w->size + ky) * window_row;
         float *to = row + r.x * (size_t)w->in.channels;

@@ -14,12 +14,12 @@ struct group_view {
     size_t end; // pixels << shift
 };
 
-// place: of the group in the batch.
-__device__ static inline struct group_view group_at(const struct norm &n, size_t place,
+// number: of the group in the batch.
+__device__ static inline struct group_view group_at(const struct norm &n, size_t number,
                                                     unsigned shift) {
-    unsigned groups = n.groups, width = n.channels / groups, channel = place % groups * width;
+    unsigned groups = n.groups, width = n.channels / groups, channel = number % groups * width;
     unsigned lanes = 1u << shift;
-    size_t first = place / groups * n.pixels * n.channels + channel;
+    size_t first = number / groups * n.pixels * n.channels + channel;
     return {first, channel, width, threadIdx.x % lanes, lanes, shift, n.pixels << shift};
 }
 
@@ -62,10 +62,10 @@ template <int ONE> __device__ static inline float sum_of_group(float value) {
 
 template <int ONE, cudaDataType type>
 __global__ static void normalise_kernel(struct norm n, void *y, unsigned shift) {
-    size_t place = ONE ? (blockIdx.x * (size_t)BLOCK_THREADS + threadIdx.x) / WARP : blockIdx.x;
-    struct group_view v = group_at(n, place, shift);
+    size_t number = ONE ? (blockIdx.x * (size_t)BLOCK_THREADS + threadIdx.x) / WARP : blockIdx.x;
+    struct group_view v = group_at(n, number, shift);
     float sum = 0.f, squares = 0.f, count = n.pixels * v.width;
-    if (place >= n.samples * n.groups)
+    if (number >= n.samples * n.groups)
         return;
     FOR_CHANNELS (c, v)
         FOR_PIXELS (e, v)
@@ -87,8 +87,8 @@ __global__ static void normalise_kernel(struct norm n, void *y, unsigned shift) 
         }
     }
     if (threadIdx.x % (ONE ? WARP : BLOCK_THREADS) == 0) {
-        n.statistics[2 * place] = mean;
-        n.statistics[2 * place + 1] = inverse;
+        n.statistics[2 * number] = mean;
+        n.statistics[2 * number + 1] = inverse;
     }
 }
 
@@ -137,8 +137,8 @@ __global__ static void normalise_backward_kernel(struct norm n, const void *dy, 
         dscale[own + c] = dshift[own + c] = 0.f;
     for (size_t sample = n.samples * slice / slices; sample < n.samples * (slice + 1) / slices;
          sample++) {
-        size_t place = sample * groups + blockIdx.x % groups;
-        float mean = n.statistics[2 * place], inverse = n.statistics[2 * place + 1];
+        size_t number = sample * groups + blockIdx.x % groups;
+        float mean = n.statistics[2 * number], inverse = n.statistics[2 * number + 1];
         float sum = 0.f, products = 0.f, count = n.pixels * v.width;
         v.first = sample * n.pixels * n.channels + v.channel;
         FOR_CHANNELS (c, v) {

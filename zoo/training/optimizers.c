@@ -14,31 +14,31 @@ static void update_by_nesterov(const struct optimizer *o, double lr, float *para
     nesterov_step(parameters, gradients, state, count, lr, o->momentum, o->weight_decay, stream);
 }
 
-// Settings that only some optimizers have; 0: this one has no such setting.
-struct settings {
+// Constants that only some optimizers have; 0: this one has no such constant.
+struct constants {
     double beta1, beta2, rho, epsilon;
 };
 
-static struct settings defaults_of(const struct optimizer *o) {
+static struct constants defaults_of(const struct optimizer *o) {
     if (o->name == adam.name || o->name == adamw.name)
-        return (struct settings){.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
+        return (struct constants){.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
     if (o->name == adadelta.name)
-        return (struct settings){.rho = 0.9, .epsilon = 1e-6};
-    return (struct settings){0};
+        return (struct constants){.rho = 0.9, .epsilon = 1e-6};
+    return (struct constants){0};
 }
 
-static struct settings settings_of(const struct optimizer *o) {
-    struct settings usual = defaults_of(o);
-    return (struct settings){optimizer_setting(zoo_opt.beta1, usual.beta1),
-                             optimizer_setting(zoo_opt.beta2, usual.beta2),
-                             optimizer_setting(zoo_opt.rho, usual.rho),
-                             optimizer_setting(zoo_opt.epsilon, usual.epsilon)};
+static struct constants constants_of(const struct optimizer *o) {
+    struct constants usual = defaults_of(o);
+    return (struct constants){optimizer_setting(zoo_opt.beta1, usual.beta1),
+                              optimizer_setting(zoo_opt.beta2, usual.beta2),
+                              optimizer_setting(zoo_opt.rho, usual.rho),
+                              optimizer_setting(zoo_opt.epsilon, usual.epsilon)};
 }
 
 static void update_by_adam(const struct optimizer *o, double lr, float *parameters,
                            const float *gradients, float *state, size_t count, long step,
                            cudaStream_t stream) {
-    struct settings s = settings_of(o);
+    struct constants s = constants_of(o);
     adam_step(parameters, gradients, state, state + count, count, lr, o->weight_decay,
               o->name == adamw.name, s.beta1, s.beta2, s.epsilon, step, stream);
 }
@@ -46,7 +46,7 @@ static void update_by_adam(const struct optimizer *o, double lr, float *paramete
 static void update_by_adadelta(const struct optimizer *o, double lr, float *parameters,
                                const float *gradients, float *state, size_t count, long step,
                                cudaStream_t stream) {
-    struct settings s = settings_of(o);
+    struct constants s = constants_of(o);
     (void)step;
     adadelta_step(parameters, gradients, state, state + count, count, lr, o->weight_decay, s.rho,
                   s.epsilon, stream);
@@ -58,7 +58,7 @@ const struct optimizer adadelta = {"adadelta", 2, 0, update_by_adadelta, .lr = 1
 
 // Returns 0, or -1 if the optimizer cannot have its settings.
 static int check(const struct optimizer *o, char why[WHY_SIZE]) {
-    struct settings s = settings_of(o);
+    struct constants s = constants_of(o);
     if (zoo_opt.nesterov && o->update != update_by_nesterov)
         return refuse(why, "--nesterov 1: %s has no momentum, only --optimizer sgd has", o->name);
     if (zoo_opt.nesterov && !o->momentum)
@@ -80,7 +80,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct optimizer *o, const
 
 // Describes the optimizer. Leaves out betas, rho and epsilon if they have their defaults.
 static void describe(struct optimizer *o, const struct optimizer *kind, const char *schedule) {
-    struct settings s = settings_of(o), usual = defaults_of(o);
+    struct constants s = constants_of(o), usual = defaults_of(o);
     *o->text = 0;
     add(o, "%s, lr %g%s", o->name, o->lr, schedule);
     if (kind->momentum)
