@@ -68,10 +68,10 @@ def time_text(microseconds):
 class Picture:
     """Collects the elements. x(time) and the rows' places are those of the drawing."""
 
-    def __init__(self, begin, end, rows, width=WIDTH, top=TOP):
-        self.begin, self.end, self.width, self.top, self.elements, self.y = begin, end, width, top, [], {}
+    def __init__(self, begin, end, rows):
+        self.begin, self.end, self.elements, self.y = begin, end, [], {}
         self.kinds = {}  # the kinds of spans, with the meanings of their short labels
-        y, before = top, None
+        y, before = TOP, None
         for rank, row in rows:
             y += RANK_GAP if before not in (None, rank) else 0
             self.y[rank, row] = y
@@ -80,7 +80,7 @@ class Picture:
 
     def x(self, time):
         inside = min(max(time, self.begin), self.end)
-        return LEFT + (inside - self.begin) / (self.end - self.begin) * (self.width - LEFT - RIGHT)
+        return LEFT + (inside - self.begin) / (self.end - self.begin) * (WIDTH - LEFT - RIGHT)
 
     def add(self, text):
         self.elements.append(text)
@@ -190,7 +190,7 @@ def draw_axis(picture):
     y = picture.bottom + 6
     for i in range(int(length / step + 1e-9) + 1):
         x = picture.x(picture.begin + i * step)
-        picture.add(f'<path d="M{x:.1f} {picture.top - 6}V{y + 6}" stroke="#000" stroke-width="0.8" opacity="0.18"/>')
+        picture.add(f'<path d="M{x:.1f} {TOP - 6}V{y + 6}" stroke="#000" stroke-width="0.8" opacity="0.18"/>')
         picture.text(x, y + 22, f"{i * step / scale:g}", anchor="middle")
     picture.text(LEFT - 12, y + 22, f"time in {unit}", anchor="end")
 
@@ -202,7 +202,7 @@ def draw_rows(picture, ranks):
         picture.text(12, top + 16, f"rank {rank.number}", more=' font-weight="bold"')
         for row in rows:
             y = picture.y[rank.number, row]
-            picture.add(f'<rect x="{LEFT}" y="{y}" width="{picture.width - LEFT - RIGHT}" height="{ROW}" fill="#F4F4F4"/>')
+            picture.add(f'<rect x="{LEFT}" y="{y}" width="{WIDTH - LEFT - RIGHT}" height="{ROW}" fill="#F4F4F4"/>')
             picture.text(LEFT - 10, y + (ROW - 6 if len(rows) == 1 else ROW / 2 + 5), rank.row_names.get(row, f"stream {row}"),
                          anchor="end")
 
@@ -220,7 +220,7 @@ def draw_steps(picture, ranks, boundaries):
                             'stroke-dasharray="5 3"/>')
             left, right = picture.x(begin), picture.x(end)
             if rank is ranks[0] and right - left > measure("step 99", SIZE):
-                picture.text((left + right) / 2, picture.top - 14, f"step {number}", anchor="middle")
+                picture.text((left + right) / 2, TOP - 14, f"step {number}", anchor="middle")
 
 
 def draw_legend(picture, arrows):
@@ -228,7 +228,7 @@ def draw_legend(picture, arrows):
     kinds = [(f"{text} ({', '.join(sorted(picture.kinds[kind]))})" if picture.kinds[kind] else text, fill)
              for kind, (fill, _, text) in KINDS.items() if kind in picture.kinds]
     for text, fill in kinds + [("a stream waited for an event", None)] * arrows:
-        if x + 30 + measure(text, SIZE) > picture.width - RIGHT:
+        if x + 30 + measure(text, SIZE) > WIDTH - RIGHT:
             x, y = LEFT, y + 26
         picture.add(f'<rect x="{x:.1f}" y="{y - 13}" width="22" height="16" fill="{fill}"/>' if fill else
                     f'<path d="M{x:.1f} {y - 5}h20" stroke="#000" stroke-width="1.4" marker-end="url(#head)"/>')
@@ -240,15 +240,14 @@ def draw_legend(picture, arrows):
 HEAD = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{shown}" height="{tall}"
  font-family={font} role="img">
 <title>{title}</title>
-{definitions}
-<rect width="{width}" height="{height}" fill="#fff"/>
-"""
-DEFINITIONS = """<defs>
+<defs>
 <marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">
 <path d="M0 0L10 5L0 10z"/></marker>
 <pattern id="late" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
 <rect width="8" height="8" fill="#fff"/><rect width="4" height="8" fill="#D55E00"/></pattern>
-</defs>"""
+</defs>
+<rect width="{width}" height="{height}" fill="#fff"/>
+"""
 
 
 def title_of(run, windows, ranks, boundaries):
@@ -262,13 +261,12 @@ def title_of(run, windows, ranks, boundaries):
     return f"{what} of {count} ({run.clock})"
 
 
-def paint(ranks, windows, boundaries, arrivals, **size):
-    """Returns a picture without title and legend, and whether it has arrows. windows and boundaries are those of each rank,
-    arrivals those at the collectives, size holds width and top of the Picture."""
+def draw(run, ranks, windows, boundaries, arrivals):
+    """Returns the text of the SVG. windows and boundaries are those of each rank, arrivals those at the collectives."""
     shown = [windows[r.number] for r in ranks]
     begin, end = min(w[0] for w in shown), max(w[1] for w in shown)
     rows = sorted({(r.number, s.row) for r in ranks for s in r.spans if s.row > 0 and s.begin < end and s.end > begin})
-    picture = Picture(begin, end, rows, **size)
+    picture = Picture(begin, end, rows)
     draw_rows(picture, [r for r in ranks if any(number == r.number for number, _ in rows)])
     draw_axis(picture)
     for rank in ranks:
@@ -282,15 +280,10 @@ def paint(ranks, windows, boundaries, arrivals, **size):
         draw_arrows(picture, rank)
     arrows = len(picture.elements) > before
     draw_steps(picture, ranks, boundaries)
-    return picture, arrows
-
-
-def draw(run, ranks, windows, boundaries, arrivals):
-    """Returns the text of the SVG."""
-    picture, arrows = paint(ranks, windows, boundaries, arrivals)
     title = title_of(run, [windows[r.number] for r in ranks], ranks, boundaries)
     picture.text(12, 34, title, size=22, more=' font-weight="bold"')
     picture.elements.insert(0, picture.elements.pop())  # readers of the text meet the title first
     height = draw_legend(picture, arrows)
-    head = HEAD.format(width=WIDTH, height=height, shown=SHOWN, tall=round(height * SHOWN / WIDTH), font=quoteattr(FONT), title=escape(title), definitions=DEFINITIONS)
+    head = HEAD.format(width=WIDTH, height=height, shown=SHOWN, tall=round(height * SHOWN / WIDTH), font=quoteattr(FONT),
+                       title=escape(title))
     return head + "\n".join(picture.elements) + "\n</svg>\n"

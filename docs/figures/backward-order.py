@@ -1,5 +1,5 @@
 """What the two streams of each rank do in backward of step 2: the sum of a layer runs while the layer before it is computed.
-All parts have the same length here; overlap-beside.py draws real ones."""
+All parts have the same length here."""
 from drawing import COMMUNICATE, COMPUTE, COPY, HOST, UPDATE, Figure
 
 LEFT, WIDTH, HEIGHT, PITCH = 150, 138, 64, 160

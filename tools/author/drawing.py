@@ -305,8 +305,6 @@ def faults(svg):
         middle = Area(x, y, x, y)
         around = min((b for b in boxes if b.holds(middle)), default=canvas,
                      key=lambda b: (b.right - b.left) * (b.bottom - b.top))
-        if element.get("stroke"):  # its letters have an edge, so that they can be read on whatever is behind them
-            around = canvas
         if not around.holds(area, 0 if around == canvas else 2):
             found.append(f'"{words}" leaves its box' if around != canvas else f'"{words}" leaves the picture')
         found += [f'"{words}" touches "{other}"' for other, place in placed if place.touches(area)]
