@@ -206,13 +206,13 @@ elements() {
     read_trace trace.json --svg picture.svg
     python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse("picture.svg")'
     grep -q 'training step 1 of 2 ranks (measured)</text>' picture.svg
-    for text in 'rank 0' 'rank 1' 'stream 1' 'stream 2' 'stream 3' 'time in µs' 'step 1' 'forward 1 dense' 'all-reduce' \
+    for text in 'rank 0' 'rank 1' 'stream 1' 'stream 2' 'stream 3' 'time in µs' 'step 1' 'forward 1 dense' AR \
         'waits for another rank' 'a stream waited for an event'; do
         grep -qF ">$text</text>" picture.svg || { echo "no text: $text" && return 1; }
     done
-    # The first rank waits in its collective for the second one from 150 to 250 of 350, on an axis of 1124 from 132 on.
-    [ "$(elements '<rect x="613.71" .*width="321.14".*fill="url\(#late\)".*waits for another rank')" = 1 ]
-    [ "$(elements '<rect x="934.86" .*width="96.34".*fill="#E69F00".*<title>ncclAllReduce, 130 us, 4 MB</title>')" = 1 ]
+    # The first rank waits in its collective for the second one from 150 to 250 of 350, on an axis of 744 from 132 on.
+    [ "$(elements '<rect x="450.86" .*width="212.57".*fill="url\(#late\)".*waits for another rank')" = 1 ]
+    [ "$(elements '<rect x="663.43" .*width="63.77".*fill="#E69F00".*<title>ncclAllReduce, 130 us, 4 MB</title>')" = 1 ]
     [ "$(elements 'marker-end')" = 4 ] # three arrows, and one in the legend
     [ "$(elements 'fill="#56B4E9".*<title>forward')" = 2 ]
     mv picture.svg first.svg
