@@ -47,18 +47,3 @@ const float *as_floats(const struct pass *pass, const void *parameters, size_t f
 const void *parameter_at(const struct pass *pass, const void *parameters, size_t index) {
     return (const char *)parameters + index * type_size(pass->type);
 }
-
-void sum_pixels(const struct pass *pass, const float *x, float *sums, int images, int pixels,
-                int channels) {
-    enum { ENOUGH = 1 << 16 }; // sums at the same time, which fill every GPU
-    int rows = images, parts = pixels;
-    for (; parts % 2 == 0 && (size_t)parts * channels > ENOUGH; parts /= 2)
-        rows *= 2;
-    sum_rows(x, pass->scratch, rows, parts * channels, pass->stream);
-    sum_rows(pass->scratch, sums, parts, channels, pass->stream);
-}
-
-void initialise_nothing(const struct layer *l, float *parameters, size_t first_value, size_t count,
-                        uint64_t seed, cudaStream_t stream) {
-    (void)l, (void)parameters, (void)first_value, (void)count, (void)seed, (void)stream;
-}

@@ -1,5 +1,4 @@
-// What layers share: matrix products, sums over the pixels of a batch, and parameters in either
-// type.
+// What layers share: matrix products, and parameters in either type.
 #pragma once
 #include "common/models/model.h"
 
@@ -26,14 +25,3 @@ const float *as_floats(const struct pass *pass, const void *parameters, size_t f
 
 // Returns the address of the parameter with this index.
 const void *parameter_at(const struct pass *pass, const void *parameters, size_t index);
-
-// sums[c] = sum of x[image, pixel, c] over all images and pixels. It first adds up every pixels-th
-// row of channels numbers (or, if these are many, every pixels/2-th, pixels/4-th, ...), and then
-// the results, because many sums keep a device busier than a few. It uses pixels * channels floats
-// of scratch memory.
-void sum_pixels(const struct pass *pass, const float *x, float *sums, int images, int pixels,
-                int channels);
-
-// initialise of a layer without parameters.
-void initialise_nothing(const struct layer *layer, float *parameters, size_t first_value,
-                        size_t count, uint64_t seed, cudaStream_t stream);

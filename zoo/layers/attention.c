@@ -1,6 +1,5 @@
 #include "common/base/rng.h"
 #include "common/device/device.h"
-#include "common/layers/products.h"
 #include "zoo/kernels/attention_kernels.h"
 #include "zoo/layers/inner.h"
 

@@ -1,7 +1,6 @@
 #include "common/base/rng.h"
 #include "common/data/data.h"
 #include "common/device/device.h"
-#include "common/layers/products.h"
 #include "zoo/layers/kinds.h"
 #include <string.h>
 

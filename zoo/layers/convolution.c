@@ -90,6 +90,19 @@ static void convolution_dx(const struct layer *l, const struct pass *pass, const
     }
 }
 
+// sums[c] = sum of x[image, pixel, c] over all images and pixels. It first adds up every pixels-th
+// row of channels numbers (or, if these are many, every pixels/2-th, pixels/4-th, ...), and then
+// the results, because many sums keep a device busier than a few.
+static void sum_pixels(const struct pass *pass, const float *x, float *sums, int images, int pixels,
+                       int channels) {
+    enum { ENOUGH = 1 << 16 }; // sums at the same time, which fill every GPU
+    int rows = images, parts = pixels;
+    for (; parts % 2 == 0 && (size_t)parts * channels > ENOUGH; parts /= 2)
+        rows *= 2;
+    sum_rows(x, pass->scratch, rows, parts * channels, pass->stream);
+    sum_rows(pass->scratch, sums, parts, channels, pass->stream);
+}
+
 static void convolution_backward(const struct layer *l, const struct pass *pass,
                                  const void *parameters, const float *x, float *y, float *dy,
                                  float *dx, float *gradients, int b) {

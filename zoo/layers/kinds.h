@@ -75,6 +75,10 @@ struct layer *append_layer(struct model *m, const struct layer_kind *kind, struc
 extern void (*append_hook)(struct model *m, struct layer *l);
 void layer_appended(struct model *m, struct layer *l);
 
+// initialise of a layer without parameters.
+void initialise_nothing(const struct layer *layer, float *parameters, size_t first_value,
+                        size_t count, uint64_t seed, cudaStream_t stream);
+
 // In training, each value becomes 0 with probability rate, and x / (1 - rate) otherwise, so the
 // expected value stays x, as in torch.nn.Dropout. In evaluation, y = x. The layer has no
 // parameters. The choice depends on the seed of the pass, the layer and the sample's index in the

@@ -1,4 +1,3 @@
-#include "common/layers/products.h"
 #include "zoo/layers/kinds.h"
 
 static void max_forward(const struct layer *l, const struct pass *pass, const void *parameters,
