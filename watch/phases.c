@@ -97,11 +97,10 @@ void phases_print(const struct phases *sums, int modelled) {
     say("\n");
 }
 
-size_t phases_csv_titles(char *text, size_t size, const char *prefix) {
+void phases_csv_titles(char *text, size_t size, const char *prefix) {
     size_t used = 0;
     for (int i = 0; i < COLUMNS && used < size; i++)
         used += snprintf(text + used, size - used, ",%s%s_ms", prefix, titles[i]);
-    return used;
 }
 
 void phases_csv(char *text, size_t size, const struct phases *sums) {

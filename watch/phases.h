@@ -33,7 +33,6 @@ void phases_add(struct phases *sums, struct interval *intervals, size_t count, d
 void phases_print(const struct phases *sums, int modelled);
 
 // Write the titles or the means as columns of a CSV file, each with a comma in front of it. prefix
-// comes before each title. Without any training steps, the columns are empty. phases_csv_titles
-// returns the length of the text.
-size_t phases_csv_titles(char *text, size_t size, const char *prefix);
+// comes before each title. Without any training steps, the columns are empty.
+void phases_csv_titles(char *text, size_t size, const char *prefix);
 void phases_csv(char *text, size_t size, const struct phases *sums);

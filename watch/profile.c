@@ -223,7 +223,6 @@ void profile_report(void) {
 }
 
 struct phases profile_take(void) {
-    profile_report();
     struct phases sums = p.sums;
     p.sums = (struct phases){0};
     return sums;

@@ -27,5 +27,5 @@ void profile_step(cudaStream_t stream);
 // Call it at the end of a report: ends the training step, and waits for the device.
 void profile_report(void);
 
-// Returns the sums over the timed training steps since the last call, and waits for the device.
+// Returns the sums over the timed training steps since the last call, up to the last report.
 struct phases profile_take(void);

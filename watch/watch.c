@@ -1,6 +1,7 @@
 // Watches a training run: --profile, which says where the time of a training step goes, and
 // --trace. A program that the Makefile links with this file has these options.
 #include "common/base/options.h"
+#include "common/device/device.h"
 #include "common/device/spans.h"
 #include "watch/profile.h"
 #include "watch/trace.h"
@@ -18,8 +19,7 @@ static const struct option_spec watch_options[] = {
     {0},
 };
 
-static struct phases taken; // the sums of the last epoch
-static const struct phases none;
+static struct phases printed; // those of the last epoch, until they are in the CSV file
 
 static void open(long steps, long report_every) {
     if (options.profile && !steps)
@@ -29,22 +29,23 @@ static void open(long steps, long report_every) {
         profile_open(steps, report_every, (int)options.profile);
 }
 
-static void take(void) {
-    taken = profile_take();
+static void report(int ends_epoch) {
+    profile_report();
+    if (!ends_epoch || !options.profile)
+        return;
+    printed = profile_take();
+    phases_print(&printed, device_is_modelled());
 }
 
-static void print(int modelled) {
-    if (options.profile)
-        phases_print(&taken, modelled);
-}
-
-static void columns(char *text, size_t size, int empty) {
-    if (options.profile)
-        phases_csv(text, size, empty ? &none : &taken);
-}
-
-static size_t titles(char *text, size_t size, const char *prefix) {
-    return options.profile ? phases_csv_titles(text, size, prefix) : 0;
+static void columns(char *text, size_t size, const char *prefix) {
+    if (!options.profile)
+        return;
+    if (prefix) {
+        phases_csv_titles(text, size, prefix);
+        return;
+    }
+    phases_csv(text, size, &printed);
+    printed = (struct phases){0};
 }
 
 // Runs before main in each program that is linked with this file.
@@ -54,11 +55,8 @@ __attribute__((constructor)) static void join_program(void) {
                                         .end = profile_end,
                                         .step = profile_step,
                                         .open = open,
-                                        .reported = profile_report,
-                                        .take = take,
-                                        .print = print,
-                                        .columns = columns,
-                                        .titles = titles};
+                                        .report = report,
+                                        .columns = columns};
     watcher = &self;
     options_add(&table, NULL);
 }

@@ -42,16 +42,21 @@ static int units_per_sample(void) {
     return data_tokens ? data_tokens : 1;
 }
 
+// Returns the titles or the values (prefix: NULL) of the watcher's columns (struct watcher).
+static const char *watched_columns(const char *prefix) {
+    static char text[CSV_SIZE];
+    if (watcher)
+        watcher->columns(text, sizeof text, prefix);
+    return text;
+}
+
 // A file that is continued keeps its columns. Their titles tell which times are modelled.
 static void open_csv(const char *path, int goes_on) {
-    char titles[CSV_SIZE], line[CSV_SIZE] = "";
+    char titles[2 * CSV_SIZE], line[2 * CSV_SIZE] = "";
     const char *prefix = report.modelled ? "modelled_" : "";
-    size_t used = snprintf(titles, sizeof titles,
-                           "step,loss,epoch,epoch_loss,test_loss,accuracy,%sseconds,lr%s", prefix,
-                           data_tokens ? ",perplexity" : "");
-    if (watcher)
-        used += watcher->titles(titles + used, sizeof titles - used, prefix);
-    snprintf(titles + used, sizeof titles - used, "\n");
+    snprintf(titles, sizeof titles,
+             "step,loss,epoch,epoch_loss,test_loss,accuracy,%sseconds,lr%s%s\n", prefix,
+             data_tokens ? ",perplexity" : "", watched_columns(prefix));
     FILE *old = goes_on ? fopen(path, "r") : NULL;
     if (old && fgets(line, sizeof line, old) && strcmp(line, titles))
         fail("--csv %s: this file has other columns: continue with the same --profile and "
@@ -136,13 +141,10 @@ void report_progress(long done) {
         print_progress(done, now, "");
 }
 
-// Ends a line of the CSV file with the columns of texts and of the watcher, which has times of
-// whole epochs only.
-static void end_csv_line(const char *perplexity, int is_epoch) {
-    char text[CSV_SIZE] = "";
-    if (watcher)
-        watcher->columns(text, sizeof text, !is_epoch);
-    check_csv(fprintf(report.csv, "%s%s%s\n", data_tokens ? "," : "", perplexity, text));
+// Ends a line of the CSV file with the columns of texts and of the watcher.
+static void end_csv_line(const char *perplexity) {
+    check_csv(
+        fprintf(report.csv, "%s%s%s\n", data_tokens ? "," : "", perplexity, watched_columns(NULL)));
 }
 
 void report_loss(long done, double loss, double lr) {
@@ -154,24 +156,22 @@ void report_loss(long done, double loss, double lr) {
     report.loss = (struct moment){done, now};
     if (report.csv) {
         check_csv(fprintf(report.csv, "%ld,%s,,,,,,%.9g", done, computed("%.9g", loss, ""), lr));
-        end_csv_line("", 0);
+        end_csv_line("");
     }
-    spans_reported();
+    spans_report(0);
 }
 
 static void csv_epoch(long epoch, long total, const double values[3], double elapsed) {
     check_csv(fprintf(report.csv, "%ld,,%ld,%s,%s,%s,%.*f,", total, epoch,
                       computed("%.9g", values[0], ""), computed("%.9g", values[1], ""),
                       computed("%.2f", values[2], ""), report.modelled ? 6 : 3, elapsed));
-    end_csv_line(data_tokens ? computed("%.9g", exp(values[1]), "") : "", 1);
+    end_csv_line(data_tokens ? computed("%.9g", exp(values[1]), "") : "");
 }
 
 void report_epoch(long epoch, long total, struct stats train, struct stats test, double elapsed,
                   double samples_per_second) {
     double values[] = {train.loss / train.samples, test.loss / test.samples,
                        100 * test.correct / test.samples};
-    if (watcher)
-        watcher->take();
     say("epoch %ld/%ld  loss %s  test loss %s  ", epoch, opt.epochs,
         computed("%.4f", values[0], "-"), computed("%.4f", values[1], "-"));
     if (data_tokens)
@@ -179,19 +179,15 @@ void report_epoch(long epoch, long total, struct stats train, struct stats test,
     say("accuracy %s  %s%.*f s  %.0f %s/s\n", computed("%.2f%%", values[2], "-"),
         report.modelled ? "modelled " : "", report.modelled ? 6 : 2, elapsed,
         samples_per_second * units_per_sample(), unit());
-    if (watcher)
-        watcher->print(report.modelled);
+    spans_report(1);
     report.line = report.loss.time = report.wait.time = seconds(); // without evaluation
     if (report.csv)
         csv_epoch(epoch, total, values, elapsed);
 }
 
 void report_stop(long done) {
-    if (watcher)
-        watcher->take();
     say("stopped after step %ld\n", done);
-    if (watcher)
-        watcher->print(report.modelled);
+    spans_report(1);
 }
 
 void report_finish(int told_to_stop) {
