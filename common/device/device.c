@@ -101,6 +101,12 @@ const char *device_kind(void) {
     return name_has("CPU device") ? "the CPU device" : "a GPU";
 }
 
+int cpu_device_computes(void) __attribute__((weak)); // only the CPU device has it
+
+int device_computes(void) {
+    return !cpu_device_computes || cpu_device_computes();
+}
+
 int device_is_modelled(void) {
     return name_has("modelled");
 }

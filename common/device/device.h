@@ -46,7 +46,7 @@ double device_seconds(cudaStream_t stream);
 int device_is_modelled(void);
 
 // Returns 0 if the device leaves out all arithmetic, to time a program with a model
-// (CPU_DEVICE_COMPUTE=0). It does not set up the device. gpu_computes.c defines it for a GPU.
+// (CPU_DEVICE_COMPUTE=0). It does not set up the device.
 int device_computes(void);
 
 // Prints the banner's lines about the current device and the allocated bytes of each kind.

@@ -1,6 +1,4 @@
 #include "common/kernels/cpu_launch.h"
-#include <stdlib.h>
-#include <string.h>
 
 void *cpu_kernel_view(const void *pointer, size_t width, size_t pitch, size_t rows,
                       const char *kernel, const char *array, int written) {
@@ -24,11 +22,6 @@ void *cpu_kernel_view(const void *pointer, size_t width, size_t pitch, size_t ro
              kernel, array, device, current);
     cpu_uses_rows(kernel, pointer, width, pitch, rows, written);
     return memory;
-}
-
-int device_computes(void) {
-    const char *compute = getenv("CPU_DEVICE_COMPUTE");
-    return !compute || strcmp(compute, "0") != 0;
 }
 
 // A report of the checker also names the host and the process, as the other errors of a program do.

@@ -75,6 +75,9 @@ double cpu_moment(void);
 // Moves the calling thread forward to this time, unless its time is later.
 void cpu_host_moves_to(double time);
 
+// Returns 0 with CPU_DEVICE_COMPUTE=0: the device computes nothing. Does not set the device up.
+int cpu_device_computes(void);
+
 // The record of what the device did and when. Times are in seconds: of the modelled clock if there
 // is a model, and of a monotonic clock of the host otherwise.
 

@@ -106,13 +106,18 @@ static void read_faults(void) {
     }
 }
 
+int cpu_device_computes(void) {
+    const char *compute = getenv("CPU_DEVICE_COMPUTE");
+    return !compute || strcmp(compute, "0") != 0;
+}
+
 void cpu_model_init(void) {
     static const char *const needing[] = {"CPU_DEVICE_TOPOLOGY", "CPU_DEVICE_SLOW",
                                           "CPU_DEVICE_LOST"};
     const char *name = getenv("CPU_DEVICE_MODEL"), *compute = getenv("CPU_DEVICE_COMPUTE");
     if (compute && strcmp(compute, "0") != 0 && strcmp(compute, "1") != 0)
         cpu_fail("CPU_DEVICE_COMPUTE=%s: want 1 or 0", compute);
-    cpu_computes = !compute || strcmp(compute, "0") != 0;
+    cpu_computes = cpu_device_computes();
     if (!name && !cpu_computes)
         cpu_fail("CPU_DEVICE_COMPUTE=0 needs a model: set CPU_DEVICE_MODEL, such as h100");
     for (size_t i = 0; !name && i < sizeof needing / sizeof *needing; i++)

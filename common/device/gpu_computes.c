@@ -1,5 +1,0 @@
-#include "common/device/device.h"
-
-int device_computes(void) {
-    return 1;
-}
