@@ -51,7 +51,7 @@ static const struct option_spec options[] = {
     {"clip", OPTION_REAL | OPTION_CHANGES, &step_opt.clip, "0", 0, 1e9,
      "largest norm of the gradient, 0: no limit"},
     {"save", OPTION_CHOICE, &step_opt.save, "sharded", 0, 0,
-     "a file for each rank, or one full file", saving_name, .used_by = "--snapshot"},
+     "a file for each rank, or one full file", saving_name, .used_by = "snapshot"},
     {0},
 };
 

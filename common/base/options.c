@@ -2,7 +2,6 @@
 #include "common/base/error.h"
 #include "common/base/minmax.h"
 #include "common/base/say.h"
-#include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -32,7 +31,11 @@ static struct added {
 static int added_count;
 
 // The rows of all tables of this program: first those of options_add.
-static const struct option_spec *options[MOST_OPTIONS];
+static struct option {
+    const struct option_spec *spec;
+    const char *text; // the value, as users type it; NULL: none
+    char number[24];  // room for text
+} options[MOST_OPTIONS];
 static int option_count;
 
 void options_add(const struct option_table *table, const struct option_spec *beside) {
@@ -41,11 +44,15 @@ void options_add(const struct option_table *table, const struct option_spec *bes
     added[added_count++] = (struct added){table, beside};
 }
 
+static enum option_type type_of(const struct option_spec *o) {
+    return o->type & 7; // the bits of OPTION_LOCAL and so on are above these
+}
+
 static void add_rows(const struct option_table *table) {
     for (const struct option_spec *o = table->options; o->name; o++) {
         if (option_count == MOST_OPTIONS)
             fail("too many options: raise MOST_OPTIONS in %s", __FILE__);
-        options[option_count++] = o;
+        options[option_count++] = (struct option){o, type_of(o) == OPTION_FLAG ? "0" : NULL, ""};
     }
 }
 
@@ -56,14 +63,10 @@ static int is_used(const struct added *a, const struct option_table *tables) {
     return !a->beside || tables->options;
 }
 
-static enum option_type type_of(const struct option_spec *o) {
-    return o->type & 7; // the bits of OPTION_LOCAL and so on are above these
-}
-
 static const struct option_spec *find_rest(void) {
     for (int i = 0; i < option_count; i++)
-        if (type_of(options[i]) == OPTION_REST)
-            return options[i];
+        if (type_of(options[i].spec) == OPTION_REST)
+            return options[i].spec;
     return NULL;
 }
 
@@ -86,10 +89,21 @@ static const char *choices(const struct option_spec *o) {
     return text;
 }
 
+// Returns a text such as "only for --optimizer adam or adamw". The next call overwrites it.
+static const char *condition(const struct option_spec *o) {
+    static char text[128];
+    snprintf(text, sizeof text, "only for --%s", o->used_by);
+    for (int i = 0; o->used_with[i]; i++) {
+        const char *before = i == 0 ? " " : o->used_with[i + 1] ? ", " : " or ";
+        append(text, sizeof text, "%s%s", before, o->used_with[i]);
+    }
+    return text;
+}
+
 static void print_option_help(const struct option_spec *o) {
     printf("  --%-16s %s%s%s", o->name, o->help, o->choice ? ": " : "", choices(o));
     if (o->used_by)
-        printf(" [only for %s]", o->used_by);
+        printf(" [%s]", condition(o));
     if (o->fallback && *o->fallback)
         printf(" (%s)", o->fallback);
     putchar('\n');
@@ -128,38 +142,43 @@ print_help(const struct option_table *tables, const char *program, const char *s
     exit(0);
 }
 
-static void set_number(const struct option_spec *o, double number) {
-    if (type_of(o) == OPTION_INT)
-        *(long *)o->value = (long)number;
+static void set_word(const struct option_spec *o, const char *word) {
+    int i = 0;
+    while (o->choice && o->choice(i) && strcmp(o->choice(i), word))
+        i++;
+    if (o->choice && !o->choice(i) && !(o->type & OPTION_OPEN))
+        wrong_usage("--%s %s: want one of: %s", o->name, word, choices(o));
+    if (type_of(o) == OPTION_CHOICE)
+        *(long *)o->value = i;
     else
-        *(double *)o->value = number;
+        *(const char **)o->value = word;
 }
 
-static void set_value(const struct option_spec *o, const char *text) {
+static void set_value(struct option *option, const char *text) {
+    const struct option_spec *o = option->spec;
+    int is_int = type_of(o) == OPTION_INT;
+    option->text = text;
     if (type_of(o) == OPTION_TEXT || type_of(o) == OPTION_CHOICE) {
-        int i = 0;
-        while (o->choice && o->choice(i) && strcmp(o->choice(i), text))
-            i++;
-        if (o->choice && !o->choice(i) && !(o->type & OPTION_OPEN))
-            wrong_usage("--%s %s: want one of: %s", o->name, text, choices(o));
-        if (type_of(o) == OPTION_CHOICE)
-            *(long *)o->value = i;
-        else
-            *(const char **)o->value = text;
+        set_word(o, text);
         return;
     }
     char *end;
-    double number = type_of(o) == OPTION_INT ? (double)strtol(text, &end, 10) : strtod(text, &end);
+    double number = is_int ? (double)strtol(text, &end, 10) : strtod(text, &end);
     if (end == text && o->fallback && !strcmp(text, o->fallback)) {
-        set_number(o, type_of(o) == OPTION_INT ? 0 : NAN); // a real 0 may be a value of its own
-        return;
+        number = is_int ? 0 : NAN; // a real 0 may be a value of its own
+    } else {
+        if (end == text || *end)
+            wrong_usage("--%s %s: want a %s", o->name, text, is_int ? "whole number" : "number");
+        if (!(number >= o->min && number <= o->max)) // this form also refuses NaN
+            wrong_usage("--%s %s: want a number from %.10g to %.10g", o->name, text, o->min,
+                        o->max);
+        snprintf(option->number, sizeof option->number, "%.15g", number);
+        option->text = option->number;
     }
-    if (end == text || *end)
-        wrong_usage("--%s %s: want a %s", o->name, text,
-                    type_of(o) == OPTION_INT ? "whole number" : "number");
-    if (!(number >= o->min && number <= o->max)) // this form also refuses NaN
-        wrong_usage("--%s %s: want a number from %.10g to %.10g", o->name, text, o->min, o->max);
-    set_number(o, number);
+    if (is_int)
+        *(long *)o->value = (long)number;
+    else
+        *(double *)o->value = number;
 }
 
 // Returns 1 if the name equals the first length letters of typed.
@@ -171,38 +190,32 @@ static int is_name(const char *name, const char *typed, size_t length) {
 }
 
 // Returns the option whose name has this length and begins at typed, or NULL.
-static const struct option_spec *find_option(const char *typed, size_t length) {
+static struct option *find_option(const char *typed, size_t length) {
     for (int i = 0; i < option_count; i++)
-        if (is_name(options[i]->name, typed, length))
-            return options[i];
+        if (is_name(options[i].spec->name, typed, length))
+            return &options[i];
     return NULL;
 }
 
-// Returns an option whose name begins with the typed name, or with which the typed name begins, or
-// NULL.
-static const struct option_spec *find_similar(const char *typed, size_t length) {
+// An option is meant whose name begins with the typed name, or with which the typed name begins.
+__attribute__((noreturn)) static void refuse_unknown(const char *argument, const char *typed,
+                                                     size_t length) {
     for (int i = 0; i < option_count && length > 0; i++) {
-        const char *name = options[i]->name;
-        if (type_of(options[i]) != OPTION_REST &&
-            !strncmp(name, typed, min_size(length, strlen(name))))
-            return options[i];
+        const struct option_spec *o = options[i].spec;
+        if (type_of(o) != OPTION_REST &&
+            !strncmp(o->name, typed, min_size(length, strlen(o->name))))
+            wrong_usage("unknown option %s, but there is --%s", argument, o->name);
     }
-    return NULL;
-}
-
-// Returns the file that the option names, if the program writes it, or NULL.
-static const char *output_of(const struct option_spec *o) {
-    return o->type & OPTION_OUTPUT ? *(const char **)o->value : NULL;
+    wrong_usage("unknown option %s", argument);
 }
 
 static void check_outputs(void) {
-    for (int a = 0; a < option_count; a++)
-        for (int b = a + 1; b < option_count; b++) {
-            const char *one = output_of(options[a]), *other = output_of(options[b]);
-            if (one && other && !strcmp(one, other))
-                wrong_usage("--%s and --%s name the same file, %s", options[a]->name,
-                            options[b]->name, one);
-        }
+    for (const struct option *b = options; b < options + option_count; b++)
+        for (const struct option *a = options; a < b; a++)
+            if (a->spec->type & b->spec->type & OPTION_OUTPUT && a->text && b->text &&
+                !strcmp(a->text, b->text))
+                wrong_usage("--%s and --%s name the same file, %s", a->spec->name, b->spec->name,
+                            a->text);
 }
 
 // No file stays open whose errors could be reported later.
@@ -224,8 +237,8 @@ void options_parse(const struct option_table *tables, const char *summary, int a
     for (const struct option_table *t = tables; t->options; t++)
         add_rows(t);
     for (int i = 0; i < option_count; i++)
-        if (options[i]->fallback)
-            set_value(options[i], options[i]->fallback);
+        if (options[i].spec->fallback)
+            set_value(&options[i], options[i].spec->fallback);
     const struct option_spec *rest = find_rest();
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
@@ -242,66 +255,41 @@ void options_parse(const struct option_table *tables, const char *summary, int a
         const char *typed = strncmp(argv[i], "--", 2) ? "" : argv[i] + 2;
         const char *equals = strchr(typed, '=');
         size_t length = strcspn(typed, "=");
-        const struct option_spec *o = find_option(typed, length);
-        if (!o && (o = find_similar(typed, length)))
-            wrong_usage("unknown option %s, but there is --%s", argv[i], o->name);
-        if (!o)
-            wrong_usage("unknown option %s", argv[i]);
+        struct option *option = find_option(typed, length);
+        if (!option)
+            refuse_unknown(argv[i], typed, length);
+        const struct option_spec *o = option->spec;
         if (type_of(o) == OPTION_FLAG) {
             if (equals)
                 wrong_usage("--%s takes no value", o->name);
             *(long *)o->value = 1;
+            option->text = "1";
             continue;
         }
         const char *text = equals ? equals + 1 : i + 1 < argc ? argv[++i] : "";
         if (!*text)
             wrong_usage("--%s needs a value", o->name);
-        set_value(o, text);
+        set_value(option, text);
     }
     check_outputs();
 }
 
-static const char *word_of(const struct option_spec *o) {
-    return type_of(o) == OPTION_CHOICE ? o->choice(*(long *)o->value) : *(const char **)o->value;
-}
-
-// Returns the option as users type it, such as "--batch 128". The next call overwrites it.
-static const char *as_typed(const struct option_spec *o) {
-    static char text[1024];
-    if (type_of(o) == OPTION_TEXT || type_of(o) == OPTION_CHOICE) {
-        snprintf(text, sizeof text, "--%s %s", o->name, word_of(o));
-        return text;
-    }
-    double number = type_of(o) == OPTION_REAL ? *(double *)o->value : *(long *)o->value;
-    int is_word = type_of(o) == OPTION_REAL ? isnan(number) : number == 0;
-    if (is_word && o->fallback && !isdigit(*o->fallback))
-        snprintf(text, sizeof text, "--%s %s", o->name, o->fallback);
-    else
-        snprintf(text, sizeof text, "--%s %.15g", o->name, number);
-    return text;
-}
-
-static int is_changed(const struct option_spec *o) {
-    char usual[256];
-    snprintf(usual, sizeof usual, "--%s %s", o->name, o->fallback);
-    return strcmp(as_typed(o), usual) != 0;
+static int is_changed(const struct option *o) {
+    return o->text && (!o->spec->fallback || strcmp(o->text, o->spec->fallback) != 0);
 }
 
 void options_list(char *text, size_t size) {
     *text = 0;
-    for (int i = 0; i < option_count; i++) {
-        const struct option_spec *o = options[i];
-        int has_value = type_of(o) != OPTION_TEXT || word_of(o);
-        if (!(o->type & OPTION_LOCAL) && has_value)
-            append(text, size, "%s%s", *text ? ", " : "", as_typed(o));
-    }
+    for (const struct option *o = options; o < options + option_count; o++)
+        if (!(o->spec->type & OPTION_LOCAL) && o->text)
+            append(text, size, "%s--%s %s", *text ? ", " : "", o->spec->name, o->text);
 }
 
 void options_list_changes(char *text, size_t size) {
     *text = 0;
-    for (int i = 0; i < option_count; i++)
-        if (options[i]->type & OPTION_CHANGES && is_changed(options[i]))
-            append(text, size, ", %s", as_typed(options[i]));
+    for (const struct option *o = options; o < options + option_count; o++)
+        if (o->spec->type & OPTION_CHANGES && is_changed(o))
+            append(text, size, ", --%s %s", o->spec->name, o->text);
 }
 
 size_t options_difference(const char *a, const char *b) {
@@ -317,28 +305,20 @@ int option_length(const char *part) {
     return end ? end - part : (int)strlen(part);
 }
 
-// Returns 1 if the option in used_by has one of the values there or, without values there, is
-// given.
 static int has_effect(const struct option_spec *o) {
-    const char *name = o->used_by + strlen("--"), *values = strchr(name, ' ');
-    const char *value = word_of(find_option(name, strcspn(name, " ")));
-    if (!values)
-        return value != NULL;
-    size_t length = strlen(value);
-    for (; values; values = strchr(values, ' ')) // whole words, as adam is a part of adamw
-        if (!strncmp(++values, value, length) && strchr(", ", values[length]))
-            return 1;
-    return 0;
+    const char *value = find_option(o->used_by, strlen(o->used_by))->text;
+    int i = 0;
+    while (value && o->used_with[i] && strcmp(o->used_with[i], value))
+        i++;
+    return value && (o->used_with[i] || !o->used_with[0]);
 }
 
 void print_unused(void) {
     char text[512] = "";
-    for (int i = 0; i < option_count; i++) {
-        const struct option_spec *o = options[i];
-        if (o->used_by && is_changed(o) && !has_effect(o))
-            append(text, sizeof text, "%s%s (only for %s)", *text ? ", " : "", as_typed(o),
-                   o->used_by);
-    }
+    for (const struct option *o = options; o < options + option_count; o++)
+        if (o->spec->used_by && is_changed(o) && !has_effect(o->spec))
+            append(text, sizeof text, "%s--%s %s (%s)", *text ? ", " : "", o->spec->name, o->text,
+                   condition(o->spec));
     if (*text)
         say("note      without effect: %s\n", text);
 }

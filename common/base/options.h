@@ -31,9 +31,9 @@ struct option_spec {
     // Returns word i of a list that --help shows after help, or NULL after the last one. A text or
     // an OPTION_CHOICE must be one of these words.
     const char *(*choice)(int i);
-    // When the option has an effect, such as "--schedule step or cosine", or "--snapshot" for any
-    // value. NULL: always.
-    const char *used_by;
+    // The option has an effect only if the option used_by has one of these values or, without
+    // values here, is given. NULL: always.
+    const char *used_by, *used_with[4];
 };
 
 struct option_table {

@@ -40,10 +40,10 @@ static const struct option_spec more[] = {
      color_name},
     {"paint", OPTION_TEXT | OPTION_LOCAL, &paint, "red", 0, 0, "which paint", color_name},
     {"nice", OPTION_INT | OPTION_LOCAL, &nice_value, "5", 0, 19, "how patient it is",
-     .used_by = "--color dark green or blue"},
+     .used_by = "color", .used_with = {"dark green", "blue"}},
     {"grip", OPTION_REAL | OPTION_LOCAL, &grip, "auto", 0, 1, "how firm it is, auto", grip_default,
-     .used_by = "--color red or dark green"},
-    {"copies", OPTION_INT | OPTION_LOCAL, &copies, "1", 1, 9, "how often", .used_by = "--file"},
+     .used_by = "color", .used_with = {"red", "dark green"}},
+    {"copies", OPTION_INT | OPTION_LOCAL, &copies, "1", 1, 9, "how often", .used_by = "file"},
     {0},
 };
 
