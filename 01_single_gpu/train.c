@@ -171,7 +171,7 @@ static int finished(const struct trainer *t) {
 static void save(struct trainer *t) {
     char why[WHY_SIZE];
     struct snapshot *s = t->snapshot;
-    begin_save_minutes();
+    note_save();
     if (!opt.snapshot)
         return;
     s->progress = t->progress;

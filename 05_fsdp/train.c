@@ -233,7 +233,7 @@ static void save(struct trainer *t) {
     char why[WHY_SIZE];
     struct snapshot *s = t->snapshot;
     struct fsdp *f = &t->fsdp;
-    begin_save_minutes();
+    note_save();
     if (!opt.snapshot)
         return;
     watch_save(); // all ranks save

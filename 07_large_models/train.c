@@ -321,7 +321,7 @@ static void save(struct trainer *t) {
     char why[WHY_SIZE];
     struct snapshot *s = t->snapshot;
     struct units *f = &t->fsdp;
-    begin_save_minutes();
+    note_save();
     if (opt.snapshot)
         watch_save(); // all ranks of a group save
     if (!opt.snapshot || t->rank >= f->shards)

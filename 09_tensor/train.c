@@ -339,7 +339,7 @@ static void save(struct trainer *t) {
     char why[WHY_SIZE];
     struct snapshot *s = t->snapshot;
     struct pipeline *p = &t->pipeline;
-    begin_save_minutes();
+    note_save();
     if (opt.snapshot)
         watch_save();
     if (!opt.snapshot || p->replica > 0)

@@ -21,7 +21,7 @@ void stop_on_signals(void) {
 
 struct requests current_requests(void) {
     if (!saved_at)
-        begin_save_minutes();
+        note_save();
     return (struct requests){
         .stop = told_to_stop,
         .save = opt.save_minutes && seconds() > saved_at + 60 * opt.save_minutes,
@@ -29,6 +29,6 @@ struct requests current_requests(void) {
     };
 }
 
-void begin_save_minutes(void) {
+void note_save(void) {
     saved_at = seconds();
 }

@@ -16,4 +16,4 @@ void stop_on_signals(void);
 struct requests current_requests(void);
 
 // Call it with each save: --save-minutes begin again.
-void begin_save_minutes(void);
+void note_save(void);
