@@ -48,20 +48,7 @@ setup_file() {
 USER=root exec ch-run --bind "$CLUSTER_ROOT" --cd "$PWD" "$3" -- "${@:4}"
 END
     chmod +x bin/apptainer
-}
-
-teardown_file() {
-    stop_cluster
-}
-
-setup() {
-    enter_course
-    export CONTAINER=$CLUSTER_ROOT/image
-    PATH=$CLUSTER_ROOT/bin:$PATH
-}
-
-teardown() {
-    clear_cluster
+    export CONTAINER=$CLUSTER_ROOT/image PATH=$CLUSTER_ROOT/bin:$PATH
 }
 
 @test "the image builds the course, and step 4 in it has the loss curve of step 1 outside" {

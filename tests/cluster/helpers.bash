@@ -1,5 +1,4 @@
-# The functions that the tests on a cluster share. setup_file calls start_cluster, setup calls enter_course, teardown calls
-# clear_cluster, and teardown_file calls stop_cluster.
+# The functions that the tests on a cluster share. A setup_file of a file calls start_cluster.
 load ../helpers
 
 cluster() {
@@ -23,17 +22,21 @@ start_cluster() {
     cluster up 3>&-
 }
 
-stop_cluster() {
+setup_file() {
+    start_cluster
+}
+
+teardown_file() {
     [ -n "$WHY_NOT" ] || cluster down
 }
 
-enter_course() {
+setup() {
     [ -z "$WHY_NOT" ] || skip "$WHY_NOT"
     cd "$CLUSTER_ROOT/my course" || return
 }
 
 # After a failed test, prints the output of its last job, and ends the jobs that it has left.
-clear_cluster() {
+teardown() {
     local node
     [ -z "$WHY_NOT" ] && [ -z "${BATS_TEST_COMPLETED:-}" ] || return 0
     [ -z "${id:-}" ] || log "$id" || true

@@ -17,18 +17,6 @@ setup_file() {
     "$TRAIN" $options --csv step1.csv
 }
 
-teardown_file() {
-    stop_cluster
-}
-
-setup() {
-    enter_course
-}
-
-teardown() {
-    clear_cluster
-}
-
 # run_job OPTION... SCRIPT: on the login node, with $ARGS; waits for the end. Open MPI wants to be asked twice before it runs
 # as root.
 run_job() {

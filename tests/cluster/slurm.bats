@@ -6,23 +6,8 @@
 # shellcheck disable=SC2054 # the commas are the trainer's
 load helpers
 
-setup_file() {
-    start_cluster
-}
-
-teardown_file() {
-    stop_cluster
-}
-
-setup() {
-    enter_course
-    tiny=(--data tiny --hidden 8,8 --batch 120 --epochs 4 --log-every 1)
-    long=(--data tiny --hidden 8,8 --batch 120 --epochs 100)
-}
-
-teardown() {
-    clear_cluster
-}
+tiny=(--data tiny --hidden 8,8 --batch 120 --epochs 4 --log-every 1)
+long=(--data tiny --hidden 8,8 --batch 120 --epochs 100)
 
 # Makes a job whose tasks print the GPUs that they see, and train with the given program. They write stderr and their exit
 # codes to files of the given name. A task that fails does not end the others.

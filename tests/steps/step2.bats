@@ -6,10 +6,8 @@ load every_step
 # Three epochs of five steps.
 more_options=(--hidden "8,8" --epochs 3 --log-every 100)
 
-prepare() {
-    export two watched
-    two=$(program_of 2)
-    watched=$(watched 2)
+adjust() {
+    two=$(program_of 2) watched=$(watched 2)
 }
 
 # Starts a training run that would never end.

@@ -7,10 +7,8 @@ load every_step
 # Three epochs of five steps.
 more_options=(--hidden "8,8" --epochs 3 --log-every 100)
 
-prepare() {
-    export three watched
-    three=$(program_of 3)
-    watched=$(watched 3)
+adjust() {
+    three=$(program_of 3) watched=$(watched 3)
 }
 
 # by_hand RANKS VARIABLES COMMAND...: starts these ranks at the same time. In VARIABLES, % stands for the rank. Writes the

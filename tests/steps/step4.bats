@@ -7,10 +7,8 @@ load every_step
 more_options=(--hidden "8,8" --epochs 3 --log-every 100)
 compiler=compile_watched
 
-prepare() {
-    export four watched
-    four=$(program_of 4)
-    watched=$(watched 4)
+adjust() {
+    four=$(program_of 4) watched=$(watched 4)
 }
 
 in_step() { # STEP: how a line about any collective ends

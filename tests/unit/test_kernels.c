@@ -157,6 +157,21 @@ static void adadelta_formula(double *a, const struct call *c) {
     a[0] -= c->set[0] * change;
 }
 
+typedef const float settings[MOST_CASES][SETTINGS];
+
+static settings fill_cases = {{0.3f, 123, 0}, {2, -1, 0}, {2, 0x1p40f, 1}, {0.02f, -1, 1}};
+static settings sgd_cases = {
+    {0.05f, 0, 0, 0}, {0.05f, 0.9f, 0.7f, 0}, {0.05f, 0.9f, 0, 1}, {0.05f, 0.9f, 0.7f, 1}};
+static settings adam_cases = {
+    {0.01f, 0, 0, 0.9f, 0.999f, 1e-8f},
+    {0.01f, 0.3f, 0, 0.9f, 0.999f, 1e-3f}, // a gradient near 0 has a large error
+    {0.01f, 0.9f, 1, 0.9f, 0.999f, 1e-8f}};
+// Here the second moments are larger, and so are their errors.
+static settings other_adam_cases = {{0.01f, 0.3f, 1, 0.5f, 0.98f, 0.01f},
+                                    {0.01f, 0, 0, 0, 0.9f, 1e-4f}};
+static settings adadelta_cases = {
+    {0.8f, 0, 0.9f, 1e-6f}, {0.8f, 0.9f, 0.9f, 1e-6f}, {0.8f, 0.3f, 0.5f, 0.01f}};
+
 static const struct elementwise {
     const char *name;
     void (*run)(const struct call *c);
@@ -167,51 +182,12 @@ static const struct elementwise {
     double tolerance[3]; // of each changed array
     int relative;        // not 0: the array whose numbers are compared relative to their size
     int cases;
-    float set[MOST_CASES][SETTINGS];
+    settings *set;
 } elementwise[] = {
-    {"fill",
-     run_fill,
-     fill_formula,
-     1,
-     1,
-     1,
-     {0},
-     0,
-     4,
-     {{0.3f, 123, 0}, {2, -1, 0}, {2, 0x1p40f, 1}, {0.02f, -1, 1}}},
-    {"SGD",
-     run_sgd,
-     sgd_formula,
-     3,
-     2,
-     3,
-     {1e-5, 1e-5},
-     0,
-     4,
-     {{0.05f, 0, 0, 0}, {0.05f, 0.9f, 0.7f, 0}, {0.05f, 0.9f, 0, 1}, {0.05f, 0.9f, 0.7f, 1}}},
-    {"Adam",
-     run_adam,
-     adam_formula,
-     4,
-     3,
-     3,
-     {2e-6, 1e-6, 1e-8},
-     0,
-     3,
-     {{0.01f, 0, 0, 0.9f, 0.999f, 1e-8f},
-      {0.01f, 0.3f, 0, 0.9f, 0.999f, 1e-3f}, // a gradient near 0 has a large error
-      {0.01f, 0.9f, 1, 0.9f, 0.999f, 1e-8f}}},
-    // Here the second moments are larger, and so are their errors.
-    {"Adam with other betas",
-     run_adam,
-     adam_formula,
-     4,
-     3,
-     3,
-     {2e-6, 1e-6, 2e-7},
-     0,
-     2,
-     {{0.01f, 0.3f, 1, 0.5f, 0.98f, 0.01f}, {0.01f, 0, 0, 0, 0.9f, 1e-4f}}},
+    {"fill", run_fill, fill_formula, 1, 1, 1, {0}, 0, 4, &fill_cases},
+    {"SGD", run_sgd, sgd_formula, 3, 2, 3, {1e-5, 1e-5}, 0, 4, &sgd_cases},
+    {"Adam", run_adam, adam_formula, 4, 3, 3, {2e-6, 1e-6, 1e-8}, 0, 3, &adam_cases},
+    {"other Adam", run_adam, adam_formula, 4, 3, 3, {2e-6, 1e-6, 2e-7}, 0, 2, &other_adam_cases},
     {"Adadelta",
      run_adadelta,
      adadelta_formula,
@@ -221,7 +197,7 @@ static const struct elementwise {
      {2e-6, 1e-6, 1e-5},
      2,
      3,
-     {{0.8f, 0, 0.9f, 1e-6f}, {0.8f, 0.9f, 0.9f, 1e-6f}, {0.8f, 0.3f, 0.5f, 0.01f}}},
+     &adadelta_cases},
 };
 enum { ELEMENTWISE = sizeof elementwise / sizeof *elementwise };
 
@@ -290,7 +266,7 @@ TEST(elementwise_kernels_are_their_formulas) {
     const size_t counts[] = {0, 1, 13, 20001, LARGE};
     for (int k = 0; k < ELEMENTWISE; k++)
         for (int i = 0; i < elementwise[k].cases * 5; i++) {
-            check_elementwise(&elementwise[k], elementwise[k].set[i / 5], counts[i % 5]);
+            check_elementwise(&elementwise[k], (*elementwise[k].set)[i / 5], counts[i % 5]);
             assert_int_equal(free_arrays(NULL), 0);
         }
 }
