@@ -130,8 +130,24 @@ build_mine() {
     if [ "$sources" != "$(cat "$build/$MINE/sources" 2>/dev/null)" ]; then
         rm -f "$build/$MINE"/*.o # also if a file has an older date than before
     fi
-    make -s DEVICE="$device" BUILD="$build" MINE="$MINE" MAIN="$main" "$program" "$build/$reference" "$launcher" \
-        >"$SCRATCH/build" 2>&1 && echo "$sources" >"$build/$MINE/sources"
+    makes MINE="$MINE" MAIN="$main" "$program" "$build/$reference" "$launcher" && echo "$sources" >"$build/$MINE/sources"
+}
+
+# makes WORD...: runs make with these variables and goals. What it prints is in $SCRATCH/build.
+makes() {
+    make -s DEVICE="$device" BUILD="$build" "$@" >"$SCRATCH/build" 2>&1
+}
+
+# makes_course PROGRAM...: programs without sources of the attendee.
+makes_course() {
+    makes "${@/#/$build/}" || wrong 'the step does not compile' "$(tail -n 3 "$SCRATCH/build")"
+}
+
+# makes_caller PROGRAM MAIN [FOLDER]: a program of this check that calls functions of the attendee.
+makes_caller() {
+    makes MINE="${3:-$MINE}" MAIN="$2" "$1" && return
+    cat "$SCRATCH/build"
+    wrong 'it compiles, but the check cannot call its functions' 'Have their parameters changed?'
 }
 
 # Compiles the attendee's sources with those of the step, and shows the compiler's messages as they are.
@@ -155,11 +171,18 @@ untouched() {
     done < <(sed -n 's/^file //p' "$TASK")
 }
 
-# tool NAME: compiles the program checks/NAME.c, unless an earlier check has. It is $build/exercises/NAME.
-tool() {
-    local to=$build/exercises/$1
-    [ "$to" -nt "exercises/checks/$1.c" ] ||
-        { "${CC:-cc}" -D_GNU_SOURCE -O1 "exercises/checks/$1.c" -o "$to.$$" 2>"$SCRATCH/build" && mv "$to.$$" "$to"; }
+# first_error [FILE]: of the last run, or of another file in $SCRATCH.
+first_error() {
+    grep -m 1 error "$SCRATCH/${1:-err}" | cut -c 1-300
+}
+
+# within SECONDS COMMAND...: waits until the command succeeds. Fails after that time.
+within() {
+    local end=$((SECONDS + $1))
+    until "${@:2}"; do
+        [ $SECONDS -le $end ] || return
+        sleep 0.05
+    done
 }
 
 # limit: how many seconds a run may take. LIMIT gives a busy machine more.
@@ -271,9 +294,8 @@ losses() {
     awk -F, '$2 != "" { print $1 "," $2 }'
 }
 
-# reference: the program that has the right losses with one rank, and what messages call it.
+# reference: the program that has the right losses with one rank. Messages name its folder.
 reference=01_single_gpu/train
-reference_name=01_single_gpu
 
 # kept WORD...: $kept is the path of a file with what the program $reference did with these options. It stays for other
 # checks. Succeeds if it is there, and not older than the program.
@@ -378,7 +400,7 @@ same_losses_with() { # RANKS OPTION...
     right=$kept
     first_difference "$right"
     if [ ${#at[@]} = 0 ] && [ $status = 0 ]; then
-        ok "with $(ranks "$@"), the losses of $(grep -c '^[0-9]*,[0-9]' "$right") training steps are those of $reference_name"
+        ok "with $(ranks "$@"), the losses of $(grep -c '^[0-9]*,[0-9]' "$right") training steps are those of ${reference%%/*}"
         return
     fi
     untouched || for suspect in "${suspects[@]}"; do
@@ -397,7 +419,7 @@ same_losses_with() { # RANKS OPTION...
     if [ ${#at[@]} = 0 ] || [ "${at[1]}" = missing ]; then
         wrong "with $(ranks "$@"), the program fails" "${lines[@]}"
     fi
-    wrong "with $(ranks "$@"), the loss of training step ${at[0]} is ${at[1]}; ${at[2]} is right ($reference_name)" \
+    wrong "with $(ranks "$@"), the loss of training step ${at[0]} is ${at[1]}; ${at[2]} is right (${reference%%/*})" \
         "${lines[@]}"
 }
 

@@ -121,16 +121,14 @@ chosen() { # [NUMBER]: it, or the exercise that was started last
 
 # The check of an exercise runs in a folder of its own, with the folder of what is to be checked in $mine.
 check_one() { # NUMBER [FOLDER]: 0 if it is solved
-    local folder scratch status
+    local folder status
     folder=$(folder_of "$1") || return
     has_sources "$@" || return
-    scratch=$(mktemp -d 2>/dev/null) || { echo "error: ${TMPDIR:-/tmp} takes no folder" >&2 && return 2; }
-    # shellcheck disable=SC2064 # Ctrl-C ends this shell, too
-    trap "rm -rf '$scratch'" EXIT
-    EXERCISE=$1 TASK=$PWD/$folder/task MINE=${2:-work/$1} COURSE=$PWD SCRATCH=$scratch \
+    mkdir "$work/$1"
+    EXERCISE=$1 TASK=$PWD/$folder/task MINE=${2:-work/$1} COURSE=$PWD SCRATCH=$work/$1 \
         bash exercises/check.bash "$folder/check"
     status=$?
-    rm -rf "$scratch"
+    rm -rf "${work:?}/$1"
     return $status
 }
 
@@ -215,6 +213,7 @@ solution() { # [NUMBER]
 }
 
 command=${1:-list}
+[[ $command != @(check|try) ]] || . tools/begin.sh
 case $command in
 list | start | check | hint | solution) "$command" "${2:-}" ;;
 cut) cut_out "$(folder_of "$2")" "$3" ;;

@@ -8,9 +8,8 @@ modelled() {
     local launcher=$build/03_multigpu_launcher/launch
     local -x CPU_DEVICE_MODEL=h100 CPU_DEVICE_COMPUTE=0
     program=$build/$MINE/${main##*/}
-    make -s DEVICE=cpu BUILD="$build" "$build/$main" "$launcher" >"$SCRATCH/build" 2>&1 ||
-        wrong 'the step does not compile' "$(tail -n 3 "$SCRATCH/build")"
-    [ "$built" = cpu ] || build_mine || wrong "it does not compile for the CPU device: $(grep -m 1 error "$SCRATCH/build")"
+    makes_course "$main" 03_multigpu_launcher/launch
+    [ "$built" = cpu ] || build_mine || wrong "it does not compile for the CPU device: $(first_error build)"
     set -- "$@" --log-every 100
     rm -f "$SCRATCH"/{mine,right}.*.json # a run before may have had more ranks
     if ! kept phases "$@"; then

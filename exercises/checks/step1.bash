@@ -11,8 +11,7 @@ compares_kernel() {
             skip "$file does not run, because there is no C++ compiler"
             continue
         fi
-        make -s DEVICE="$device" BUILD="$build" MINE="$MINE" MAIN="$main" "$build/$MINE/$name" >"$SCRATCH/build" 2>&1 ||
-            { cat "$SCRATCH/build" && wrong "$file does not compile"; }
+        makes MINE="$MINE" MAIN="$main" "$build/$MINE/$name" || { cat "$SCRATCH/build" && wrong "$file does not compile"; }
         if ! limited "$build/$MINE/$name" "$1" >"$SCRATCH/out" 2>"$SCRATCH/err"; then
             mapfile -t lines < <(cat "$SCRATCH/out" && head -n 3 "$SCRATCH/err")
             rm "$SCRATCH/out" "$SCRATCH/err" # the line that explains is a part of the message

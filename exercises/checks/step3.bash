@@ -21,7 +21,7 @@ two_nodes() {
     how_it_ended $status
     ! untouched || set -- "$1"
     [ $status = 0 ] || wrong "on 2 nodes with 2 GPUs each ($1 order), the program fails" \
-        "$(grep -m 1 error "$SCRATCH/err" | cut -c 1-300)" "${@:2}"
+        "$(first_error)" "${@:2}"
     right_losses || wrong "on 2 nodes with 2 GPUs each ($1 order), the losses are not those of step 1"
     ok "on 2 nodes with 2 GPUs each ($1 order), the losses are those of step 1"
 }
@@ -30,7 +30,7 @@ two_nodes() {
 one_visible() {
     local starter=(sh -c 'CUDA_VISIBLE_DEVICES=$LOCAL_RANK exec "$@"' sh)
     run_ranks 2 || wrong 'if each rank sees only one GPU, the program fails' \
-        "$(grep -m 1 error "$SCRATCH/err" | cut -c 1-300)" \
+        "$(first_error)" \
         'CUDA counts the GPUs that a process sees, from 0. So the only one has the number 0, in each rank.'
     ok 'if each rank sees only one GPU, the ranks train'
 }
@@ -43,7 +43,7 @@ no_gpu_left() {
     ! grep -q waited "$SCRATCH/err" || wrong 'a node with 2 GPUs accepts 3 ranks' 'Local rank 2 goes on.' \
         'Expected: it calls fail, because each of the 2 GPUs belongs to another rank.'
     [ $status = 1 ] || wrong "a node with 2 GPUs does not refuse 3 ranks by a call of fail: the exit code is $status" \
-        "$(grep -m 1 error "$SCRATCH/err" | cut -c 1-300)"
+        "$(first_error)"
     ! grep -q cuda "$SCRATCH/err" || wrong 'a node with 2 GPUs refuses 3 ranks by an error of CUDA' \
         "$(grep -m 1 cuda "$SCRATCH/err" | cut -c 1-300)" \
         'choose_device has returned 2, and the GPUs are 0 and 1. It must call fail, which can name the local rank.'

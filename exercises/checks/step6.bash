@@ -16,9 +16,7 @@ compiles_with_probe() {
     trap "rm -rf '$folder' '$build/$folder'" EXIT
     sed "s|06_allreduce_demo/allreduce.c|$MINE/allreduce.c|" exercises/checks/step6.c >"$folder/allreduce.c"
     program=$build/$folder/allreduce
-    make -s DEVICE="$device" BUILD="$build" MINE="$folder" MAIN="$main" "$program" >"$SCRATCH/build" 2>&1 && return
-    cat "$SCRATCH/build"
-    wrong 'it compiles, but the check cannot call its functions' 'Have their parameters changed?'
+    makes_caller "$program" "$main" "$folder"
 }
 
 # sums OPERATION RANKS FLOATS: the operation is a right all-reduce of vectors with so many floats.

@@ -25,9 +25,7 @@ sends_enough() {
 # compiles_pieces: checks/pieces.c with the attendee's divided.c, which is $pieces.
 compiles_pieces() {
     pieces=$build/$MINE/pieces
-    make -s DEVICE="$device" BUILD="$build" MINE="$MINE" MAIN=exercises/checks/pieces "$pieces" >"$SCRATCH/build" 2>&1 && return
-    cat "$SCRATCH/build"
-    wrong 'it compiles, but the check cannot call its functions' 'Have their parameters changed?'
+    makes_caller "$pieces" exercises/checks/pieces
 }
 
 # pair PARTS GROUPS INPUTS OUTPUTS OUTPUTS: each part has the parameters of a pair with which it computes.
