@@ -59,7 +59,6 @@ said() {
 }
 
 @test "steps 5 and 7 shard the model, step 8 runs pipelines and step 9 divides matrices, with the loss curve of step 1" {
-    local step more shards text
     while IFS='|' read -r -u 4 step more shards text; do
         ARGS="$options --csv $step.csv --snapshot $step.bin $more"
         run_job "pbs/$step.pbs"

@@ -39,7 +39,6 @@ same_weights() { # NAME
 }
 
 @test "every job script completes, with the loss curve of step 1" {
-    local script name rates i
     declare -A job
     for script in slurm/*.sbatch; do
         name=$(basename "$script" .sbatch)
@@ -87,7 +86,7 @@ same_weights() { # NAME
 }
 
 @test "one task per GPU works if it sees one GPU or all GPUs, on two and four nodes" {
-    local ids=() name options
+    ids=()
     make_job
     while read -r name options; do
         # shellcheck disable=SC2086 # words
@@ -112,7 +111,6 @@ END
 }
 
 @test "job scripts use all GPUs of an exclusive node, and need nothing of the caller's environment" {
-    local all bare
     submit --exclusive --gpus-per-node=1 slurm/step3.sbatch "${tiny[@]}" --csv all.csv
     all=$id
     submit --export=NONE slurm/step4.sbatch "${tiny[@]}" --csv bare.csv
@@ -154,7 +152,6 @@ END
 
 # Slurm sends SIGUSR1 to the script, as its option --signal says, or without preempt_send_user_signal SIGTERM to the ranks.
 @test "a preempted job continues afterwards, and ends with the same weights" {
-    local signal preempted
     for signal in USR1 TERM; do
         [ $signal = USR1 ] || sed -i '/preempt_send_user_signal/d' "$CLUSTER_ROOT/cluster/slurm/slurm.conf"
         cluster exec scontrol reconfigure
@@ -171,7 +168,6 @@ END
 }
 
 @test "a network failure of 5 s does not end a run" {
-    local node
     submit_long cable slurm/step4.sbatch
     node=$(nodes "$id" | tail -n 1)
     cluster unplug "$node"
@@ -190,7 +186,6 @@ names_silent() { # NAME RANK SILENT
 }
 
 @test "a permanent network failure ends all ranks within the time-out, each with a line" {
-    local first last
     make_job
     CPU_DEVICE_CHAOS=1 submit --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 tasks.sbatch pulled \
         04_multinode/train "${long[@]}" --step-timeout 7
@@ -214,8 +209,8 @@ shards() {
 
 # Slurm sets the number of ranks per node in the form 2(x2) or 1(x4).
 @test "steps 5, 7, 8 and 9 have the loss curve of step 1, with shards of all ranks or of a node, with stages or with parts" {
-    local name step strategy options ids=()
-    local -A shards=([full2x2]=4 [hybrid2x2]=2 [full4x1]=4 [hybrid4x1]=0 [stages2x2]=2 [parts2x2]=4)
+    ids=()
+    declare -A shards=([full2x2]=4 [hybrid2x2]=2 [full4x1]=4 [hybrid4x1]=0 [stages2x2]=2 [parts2x2]=4)
     for name in "${!shards[@]}"; do
         step=5 strategy=() options=()
         [[ $name != hybrid* ]] || step=7 strategy=(--strategy hybrid)
@@ -239,7 +234,6 @@ shards() {
 # A node without power does not answer. Slurm would notice after SlurmdTimeout (300 s by default), so the test tells it. The
 # undisturbed run uses the other nodes at the same time, and saves one file.
 @test "a sharded run whose node loses power continues on other nodes, with the same weights" {
-    local node lost
     submit_long shards --requeue slurm/step5.sbatch
     lost=$id node=$(nodes "$id" | tail -n 1)
     cluster poweroff "$node"

@@ -18,7 +18,7 @@ load helpers
 }
 
 @test "mutants of the right answers are refused, unless they are right, too" {
-    local number status=0
+    status=0
     for number in $([ -z "${WRONG_ANSWERS:-}" ] || exercises); do # make test-nightly tries them
         tests/exercises/mutants.py "$number" || status=1
     done

@@ -26,7 +26,7 @@ blocks() {
     mkdir -p data
     ln -s "$root/data/mnist" data/mnist
     make -s step1 step2 step3 step4 step8 step9 # which takes longer than the time limit of the commands
-    local folder number main count=0 quoted=0
+    count=0 quoted=0
     for folder in exercises/debug/*/; do
         number=debug.$(basename "$folder" | cut -d - -f 1)
         [ -n "$(blocks "$folder/README.md")" ] || { echo "$number shows no command" && return 1; }

@@ -13,7 +13,6 @@ adjust() {
 
 # The checker must find nothing in an epoch with a snapshot, and in a second epoch from this snapshot.
 @test "the checker finds nothing in the steps with any option" {
-    local step ranks more epochs
     while read -r step more; do
         [[ $more == *"--stages 2"* || $more == *"--tensor 2"* ]] && ranks=4 || ranks=3
         rm -rf snapshot*

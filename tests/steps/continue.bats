@@ -8,7 +8,6 @@ load trainers
 
 # bats test_tags=gpu
 @test "a run that is stopped at any step and continued ends with the same bits" {
-    local step stop more ranks
     ! on_gpu || trainers="1 5" # to begin takes seconds there
     for step in $trainers; do
         ranks=$((3 + (step == 9)))
@@ -27,7 +26,6 @@ load trainers
 
 # The first training step is the slowest, so all ranks look for signals after it, whatever --log-every is.
 @test "after a signal to one rank, all save and stop soon, and the next run ends with the same bits" {
-    local step ranks signal place more stopped
     while IFS='|' read -r step ranks signal place more; do
         rm -rf right s csv && mkdir right s
         train $step $ranks --snapshot right/s $more
@@ -61,7 +59,6 @@ END
 # With --log-every 1, each training step is saved. With 1000, those are that come within the first second, and rank 0 is
 # killed when it saves the second of them, before the new snapshot is complete.
 @test "--save-minutes changes no bit, and a run continues from a snapshot between two log lines with the same bits" {
-    local step ranks killed
     for step in $trainers; do
         ranks=$((3 + (step == 9)))
         rm -rf right got && mkdir right got
@@ -98,7 +95,6 @@ saving() {
 # WIDE is a model of 25 MB with its optimizer, which is saved after each training step. It is killed during a save.
 # bats test_tags=gpu
 @test "killing ranks at random moments changes no bit, and loses only unsaved work" {
-    local step count delay more attempt trained number
     tiny_data few 60 20
     options+=(--hidden "8,8" --log-every 100)
     for number in ${SEEDS:-3}; do
@@ -151,7 +147,6 @@ holder_or_child_stops() {
 
 # The first run stops just before its second file gets its name.
 @test "a second run with the same snapshot is refused and names the first, and a killed run leaves no lock" {
-    local step command holder
     mkdir second
     for step in $trainers; do
         rm -rf right s && mkdir right s
@@ -172,8 +167,8 @@ holder_or_child_stops() {
 }
 
 @test "any step continues the runs of the others, with other numbers of ranks, on the same loss curve" {
-    local i j chain=() done=0
-    local -a steps=(1 3 $other_bits) # steps 2 to 4 save the same bytes
+    chain=() done=0
+    steps=(1 3 $other_bits) # steps 2 to 4 save the same bytes
     for ((i = 0; i < ${#steps[@]}; i++)); do # each follows each other once
         for ((j = i + 1; j < ${#steps[@]}; j++)); do
             chain+=("${steps[i]}" "${steps[j]}")

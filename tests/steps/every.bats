@@ -7,7 +7,7 @@ load every_step
 load trainers
 
 @test "any number of ranks has the loss curve of step 1, and steps 2, 3 and 4 compute the same bits" {
-    local more ranks step steps number=0
+    number=0
     # A layer of the second model has three parameters.
     for more in "" "--momentum 0" "--hidden 21,2,1,9" "--optimizer adam --weight-decay 0.1 --lr 1e-4" "${settings[@]}" \
         "$gpt --dropout 0.2 --optimizer adamw --weight-decay 0.5 --lr 1e-3"; do
@@ -44,7 +44,6 @@ load trainers
 
 # bats test_tags=gpu
 @test "ranks that share a GPU have the loss curve of step 1" {
-    local step ranks
     export CPU_DEVICES=1 SHARE_GPUS=1 # on a machine with several GPUs, each has fewer ranks
     train 1 1 --csv one
     for step in $same_bits $other_bits; do
@@ -76,7 +75,6 @@ load trainers
 }
 
 @test "overlap, prefetch and random delays change no bit" {
-    local step seed more ranks
     for step in $trainers; do
         ranks=$((3 + (step == 9)))
         rm -rf right && mkdir right
@@ -101,7 +99,6 @@ form() {
 }
 
 @test "only rank 0 prints: the lines of step 1, and one about the ranks, the launcher and the shards" {
-    local step word
     train 1 1 --log-every 2
     form >one
     for step in $same_bits $other_bits; do
@@ -119,7 +116,6 @@ form() {
 }
 
 @test "a loss that is not finite ends the job with an error that says so" {
-    local step ranks others
     for step in $trainers; do
         for ranks in 1 4; do
             delays=${ranks#1} refute train $step $ranks --hidden 64,64,64,64,64,64,64,64,64 --lr 1000
@@ -140,7 +136,6 @@ form() {
 }
 
 @test "any number of ranks can share any number of test images" {
-    local count more ranks step
     options+=(--data few --epochs 3)
     while read -r count ranks more; do # the options are those of step 7
         tiny_data few 640 "$count"
@@ -157,7 +152,6 @@ END
 }
 
 @test "a model that is too large for step 4 trains on four ranks of the steps with shards" {
-    local step
     export CPU_DEVICE_MEMORY=10M
     options+=(--hidden "1000,1000" --optimizer adam --lr auto --epochs 1)
     for step in 4 "7 4 --strategy none"; do
@@ -190,7 +184,6 @@ refuses() {
 
 # The unit tests damage each part of these files, and try more values of options.
 @test "wrong options, images and snapshots are refused in one line by each rank, and no file changes" {
-    local steps step code text more
     train 1 1 --max-steps 7 --snapshot good
     cp good damaged && flip damaged 240
     cp -r "$tiny" bad && flip bad/t10k-labels-idx1-ubyte 2
@@ -241,7 +234,6 @@ END
 }
 
 @test "an output that cannot be written and too little memory end the job, and an earlier snapshot stays" {
-    local step memory text more
     mkdir s.tmp
     train 1 1 --max-steps 3 --snapshot s.good
     echo 1 >busy && exec 7<busy && flock 7 # as another run does
@@ -269,7 +261,6 @@ END
 
 # Rank 2 has the odd option, too.
 @test "ranks with other options or data do not start, and all name the rank and what differs" {
-    local steps step base odd has0 has2 rank
     cat >with_odd <<'END'
 #!/bin/bash
 [ $RANK != 2 ] || exec "$PROGRAM" "$@" $ODD

@@ -5,7 +5,6 @@ load ../helpers
 begin_in=$root
 
 @test "cpu_device/API.md names every function of NVIDIA that the programs call" {
-    local name names
     mapfile -t names < <(cat 0*/{*,*/*}.[ch] {common,zoo}/*/*.{c,h,cu} {watch,zoo}/*.[ch] | grep -oE '\b(cuda|cublas|nccl)[A-Z][A-Za-z]+\(' | tr -d '(' | sort -u)
     [ ${#names[@]} -gt 40 ]
     for name in "${names[@]}"; do

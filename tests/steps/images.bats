@@ -41,7 +41,6 @@ adjust() {
 # Shifted images have black areas, where a residual network has equal outputs. A ReLU may switch for all of them because of
 # rounding, so the resnet has a small rate there; other images would have other losses at once.
 @test "with a cnn, a resnet and a gpt, two to four ranks have the loss curve of step 1" {
-    local model run
     for model in "$cnn --augment crop,flip" "$gpt --max-steps 12" "$resnet" \
         "$resnet --data shapes --augment crop,flip --lr 1e-4 --max-steps 12"; do
         train 1 1 $model --csv one

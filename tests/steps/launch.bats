@@ -230,12 +230,12 @@ ended_by_second_request() {
 }
 
 @test "signals that follow at once are one request, and a second request ends the launcher and its ranks" {
-    local rank='for s in TERM INT HUP; do trap "echo $s >>got.$RANK" $s; done
+    rank='for s in TERM INT HUP; do trap "echo $s >>got.$RANK" $s; done
         : >ready.$RANK; while :; do sleep 1000 & wait; done'
-    local program port=()
+    more=()
     for program in "$launch" "$nodes"; do
         rm -f ready.* got.*
-        start "$program" "${port[@]}" --nproc-per-node 2 bash -c "$rank"
+        start "$program" "${more[@]}" --nproc-per-node 2 bash -c "$rank"
         until_true 20 test -e ready.0 -a -e ready.1
         kill -TERM "$pid"
         kill -INT "$pid"
@@ -245,7 +245,7 @@ ended_by_second_request() {
         [ "$(cat got.* | wc -l)" = 2 ] # the first of both that the launcher reads
         [ "$(wc -l <err)" = 1 ]
         grep -q "^error ($(hostname)): $(text_of SECOND_SIGNAL) before it had saved" err
-        port=(--master-port "$(free_port)") # only step 4 has this option
+        more=(--master-port "$(free_port)") # only step 4 has this option
     done
 }
 
@@ -325,7 +325,6 @@ END
 }
 
 @test "a launcher that waits for other nodes names them, the address and the remaining time" {
-    local port node missing
     port=$(free_port)
     while read -r node missing; do # node 2 also waits for node 0
         run timeout "$(patience 20)" "$nodes" --nnodes 3 --node-rank "$node" --master-addr 127.0.0.1 --master-port "$port" --join-timeout 6 true

@@ -308,7 +308,6 @@ again() { # RESTART OF
 }
 
 @test "a launcher whose options differ from node 0's names the difference, and node 0 gives up" {
-    local run line refused limit
     limit=$(patience 2) # a busy machine needs seconds to start the other launcher
     for run in nproc other; do
         begin $run 0 --run-id $run --join-timeout "$limit"
@@ -329,7 +328,6 @@ END
 }
 
 @test "wrong addresses, ports, node ranks and programs end the launcher with one line, and disturb no other run" {
-    local run node line
     begin_both good --max-restarts 1
     within 5 started good 0
     begin nobody 1 --join-timeout 2

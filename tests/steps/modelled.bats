@@ -17,7 +17,7 @@ sums() { # of the traces of a run
 }
 
 @test "with random delays, a modelled trace has the same bytes as without" {
-    local seed first=''
+    first=''
     for seed in '' 1; do
         export CPU_DEVICE_CHAOS=$seed
         [ -n "$seed" ] || unset CPU_DEVICE_CHAOS
@@ -41,7 +41,7 @@ sums() { # of the traces of a run
 
 # Its rates were chosen so that they fit these times.
 @test "training steps take about as long as on an H200, and docs/measurements.md has the modelled times" {
-    local name measured modelled step count=0
+    count=0
     while IFS='|' read -r _ name measured modelled _; do
         # shellcheck disable=SC2086 # without its spaces
         step=$(CPU_DEVICE_MODEL=h200 CPU_DEVICE_COMPUTE=0 "$TRAIN" --data blank:60000 --model $name --max-steps 40 \

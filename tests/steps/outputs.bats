@@ -46,7 +46,6 @@ on_full_disk() {
 }
 
 @test "a host name of 64 letters, the most that Linux allows, is whole in all messages" {
-    local name
     name=$(printf 'n%.0s' {1..64})
     # Only root may write the file, and not each system has the command.
     export rename='hostname "$0" 2>/dev/null || echo "$0" >/proc/sys/kernel/hostname'

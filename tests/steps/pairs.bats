@@ -48,7 +48,6 @@ END
 }
 
 @test "options work together, and a run continues with them" {
-    local number line ranks words
     echo word >token
     chmod 600 token
     "$(program_of 7)" --help all | grep -oE '^  --[a-z0-9-]+' | grep -vxE '  --(help|epochs|snapshot|max-steps)' | sort >listed

@@ -15,7 +15,7 @@ cnn="--data $BATS_FILE_TMPDIR/images --model cnn --max-steps 6"
 resnet="--data $BATS_FILE_TMPDIR/images --model resnet --depth 8 --max-steps 2"
 
 @test "a pipeline has the bits of one rank of step 7 that computes a batch in as many parts" {
-    local ranks stages parts last=none model more
+    last=none
     while IFS='|' read -r ranks stages parts model more; do
         if [ "$model" != "$last" ]; then
             rm -f right*
@@ -42,7 +42,6 @@ END
 # With random delays, the host also waits for its first launch of a kernel and its first transfer with another rank, as it may
 # on a GPU.
 @test "no schedule of steps 8 and 9 hangs if first launches and first transfers wait" {
-    local schedule parts
     for schedule in gpipe 1f1b; do
         for parts in 1 2 3 5; do # fewer than stages, as many or more
             delays=$parts train 8 4 --pipeline $schedule --micro-batches $parts --max-steps 2
@@ -55,7 +54,6 @@ END
 
 # bats test_tags=gpu
 @test "several pipelines, and other numbers of stages and micro-batches, have the loss curve of step 1" {
-    local model more
     for model in "" "$gpt --dropout 0.2 --optimizer adamw --lr 1e-3"; do
         train 1 1 --csv right $model
         for more in "4 --stages 2" "4 --stages 1 --micro-batches 3" "2 --stages 2 --micro-batches 1 --pipeline gpipe" \
@@ -67,7 +65,6 @@ END
 }
 
 @test "stages save, and any other division of the model continues with the same bits" {
-    local to
     mkdir four
     train 8 4 --max-steps 7 --snapshot four/s
     [ "$(cd four && echo *)" = "$(cd four && echo s s.e1s2u*.{0,1,2,3}of4)" ]
@@ -92,7 +89,6 @@ costs() {
 }
 
 @test "memory and sent bytes are the computed ones, and 1f1b keeps as many micro-batches as there are stages" {
-    local case
     options+=(--batch 128 --optimizer adam)
     for case in gpipe:8 1f1b:4; do
         costs 4 --micro-batches 8 --pipeline "${case%:*}"
@@ -118,7 +114,6 @@ idle() {
 }
 
 @test "the modelled idle share of equal stages is the one of the formula" {
-    local large one
     # Transfers and calls cost nothing here, because the formula knows only work. In such a large batch, the fixed times of
     # kernels hardly count.
     sed -E 's/^(link|pair|network) .*/\1 1e5/; s/^([a-z]+_latency|latency|wake|[a-z]+_call|gap|product) .*/\1 1e-3/' \
@@ -134,7 +129,6 @@ idle() {
 }
 
 @test "the error line of a stage that waits names the transfers and the stage that is stuck" {
-    local rank
     KILL_AT="1 ncclSend 30 19" start_ranks 3 "$(watched 8)" --micro-batches 4 --step-timeout 4
     ranks_end 15 1 0 2
     for rank in 0 2; do

@@ -28,7 +28,7 @@ has() {
 }
 
 @test "every step prints the profile of an epoch, and writes it to the CSV file" {
-    local more=()
+    more=()
     for number in 1 2 3 4 5 7 8 9; do
         [ $number != 8 ] || more=(--stages 1) # the first of two stages computes no loss
         train $number 2 --epochs 2 --profile --csv csv "${more[@]}"

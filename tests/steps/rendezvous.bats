@@ -164,7 +164,6 @@ among() {
 }
 
 @test "when ranks are missing, all other ranks name them" {
-    local limit
     limit=$(patience 1) # a busy machine needs seconds to start the ranks
     world=8
     ranks "0 1 3 4 6 7" --join-timeout "$limit"

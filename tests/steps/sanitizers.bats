@@ -22,9 +22,9 @@ clean() {
 # Another number of ranks continues from the shards of the first. The launcher passes on long lines of ranks that end.
 @test "AddressSanitizer and UBSan find nothing in step 7 and in the launcher" {
     build_sanitized address,undefined build/asan/{03_multigpu_launcher/launch,07_large_models/train}
-    local launch=("$folder/03_multigpu_launcher/launch" --tee --nproc-per-node)
+    launch=("$folder/03_multigpu_launcher/launch" --tee --nproc-per-node)
     tiny_data tiny
-    local step7=("$folder/07_large_models/train" --data tiny --hidden "33,20,9" --batch 60 --snapshot shards --optimizer adam)
+    step7=("$folder/07_large_models/train" --data tiny --hidden "33,20,9" --batch 60 --snapshot shards --optimizer adam)
     clean "${launch[@]}" 3 "${step7[@]}" --epochs 1 --accumulate 2 --recompute 1 --unit-bytes 3000 --clip 0.5
     [ "$(find . -name 'shards.*of3' | wc -l)" = 3 ]
     clean "${launch[@]}" 2 "${step7[@]}" --epochs 2 --strategy grad --precision bf16 --save full
@@ -54,7 +54,6 @@ step9_is_clean() { # SANITIZERS
 }
 
 @test "AddressSanitizer and UBSan find nothing in tests of kernels and layers" {
-    local test
     unset CPU_DEVICE_CHAOS CPU_DEVICE_CHECK
     build_sanitized address,undefined build/asan/tests/unit/test_{kernels,layers}
     for test in "$folder"/tests/unit/test_{kernels,layers}; do

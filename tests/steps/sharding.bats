@@ -51,7 +51,6 @@ declare -A rates=([sgd]="--lr 0.01" [adam]="--lr 0.0001 --weight-decay 0.1"
 # allows ten times as much. The losses change by more than that in every training step.
 # bats test_tags=gpu
 @test "any number of ranks has the loss curve of step 1, with every strategy and pair of options" {
-    local same alone ranks strategy prefetch overlap recompute accumulate unit_bytes optimizer clip hidden right
     while read -r ranks strategy prefetch overlap recompute accumulate unit_bytes optimizer clip hidden; do
         right=right.$optimizer.$clip.$hidden
         same="--hidden $hidden --optimizer $optimizer ${rates[$optimizer]}"

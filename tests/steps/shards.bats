@@ -121,7 +121,6 @@ END
 
 # Rank 2 stops before its shard of the first epoch has its name, so the manifest must name the shards before.
 @test "the previous snapshot stays valid until all shards are complete" {
-    local step
     for step in 5 7; do
         clear_now
         KILL_AT="2 rename 2 19" start_ranks 4 "$(watched $step)" --snapshot now/s --step-timeout 1
@@ -133,7 +132,6 @@ END
 }
 
 @test "a full disk ends the run, nothing of that save stays, and the previous snapshot is complete" {
-    local step more rank fits
     # The disk of rank 2 is full at its first save, and then at its second one.
     for step in 5 7 8 9; do
         more=()

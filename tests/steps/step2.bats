@@ -49,7 +49,7 @@ ends_by_kill() {
 }
 
 @test "when a rank is killed in any function, the job ends and names it" {
-    local place rank=0
+    rank=0
     for place in "cudaSetDevice 1" "ncclCommInitRank 1" "gather_batch 1" "ncclAllReduce 1" "ncclAllReduce 9" \
         "report_epoch 3" "ncclCommDestroy 1" "0 ncclGetUniqueId 1" "0 snapshot_save 2"; do
         [[ $place == 0* ]] || place="$((rank++ % 3)) $place"
@@ -129,8 +129,7 @@ refused() {
 }
 
 @test "steps 1 and 2 under a launcher that starts several processes: rank 0 asks for one process" {
-    local name variables # with % for the rank and # for the number of ranks
-    while IFS='|' read -r name variables; do
+    while IFS='|' read -r name variables; do # with % for the rank and # for the number of ranks
         # shellcheck disable=SC2046 # words
         in_place() { env $(sed "s/%/$1/g; s/#/$2/g" <<<"$variables") timeout 60 "${@:3}"; }
         for program in "$TRAIN" "$two"; do

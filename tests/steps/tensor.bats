@@ -86,7 +86,6 @@ same_values() {
 }
 
 @test "after a training step of SGD, all parameters and gradients are those of step 1 except for rounding" {
-    local model layouts
     for model in "" "$gpt --dropout 0.2"; do
         layouts="2,2,1,0 4,1,1,0"
         [ -z "$model" ] || layouts="2,2,1,1 4,1,1,1"
@@ -98,7 +97,6 @@ same_values() {
 }
 
 @test "a run ends when a part changes a parameter that all parts have" {
-    local sequence
     options+=($gpt --tensor 2)
     # The last parameters, the bias of the last layer, are copies.
     changed ./program 9 train.c 's/^        check_replicas\(t, checksum_of/        if (t->parts.number == 1)\
@@ -118,7 +116,7 @@ sums() {
 }
 
 @test "memory and sent bytes are the computed ones, and each pair of matrices sums its outputs and the gradients of its inputs" {
-    local parts more kind cost_rows=6 divided copies layers=2 width=32 tokens=16
+    cost_rows=6 layers=2 width=32 tokens=16
     for parts in 1 2 4; do
         # Nothing reads the gradient of the images.
         train 9 $parts --tensor $parts --max-steps 2 --optimizer adam
@@ -137,7 +135,6 @@ sums() {
 }
 
 @test "parts save, and any other division of the model continues with the same bits and the losses of step 1" {
-    local model steps to into on
     for model in "" "$gpt --dropout 0.2"; do
         steps="--max-steps 7 $model"
         into=("1 1" "5 3" "9 4 --tensor 4" "8 2" "7 2 --save full" "9 2 --tensor 1 --stages 2")
@@ -178,7 +175,7 @@ sums() {
 }
 
 @test "a part killed while it saves, sums or sends is restarted, and the result is the same" {
-    local layout="--tensor 2 --stages 2"
+    layout="--tensor 2 --stages 2"
     options+=(--epochs 2)
     mkdir right text
     train 9 4 --snapshot right/s $layout

@@ -35,7 +35,7 @@ members() {
 }
 
 @test "step 1 and common/ use each member of a struct of common/, but for two that others set" {
-    local member unused=()
+    unused=()
     for member in $(members common/*/*.h); do
         grep -qE "(->|\.)$member\b" "${common[@]}" 01_single_gpu/train.c || unused+=("$member")
     done
@@ -51,7 +51,6 @@ members() {
 }
 
 @test "each script that computes with awk, or sorts numbers, reads them with a point in each locale" {
-    local scripts
     mapfile -t scripts < <(grep -rlE '\bawk\b|sort -[a-z]*[gnV]' --include='*.sh' --include='*.bats' .ci bench cpu_device exercises tests tools)
     [ ${#scripts[@]} -gt 30 ]
     scripts=("$(grep -LE '^export LC_ALL=C|^ *\. .*(begin\.sh|helpers\.bash)|^load .*helpers' "${scripts[@]}")")
@@ -66,11 +65,10 @@ linked() {
 @test "step 6 links at most 1600 lines of common/, and nothing of zoo/" {
     need_train 06_allreduce_demo/allreduce
     set_build
-    local modules lines
     mapfile -t modules < <(linked "$build/06_allreduce_demo/allreduce" common)
-    lines=$(cat "${modules[@]}" "${modules[@]/%.c/.h}" 2>/dev/null | wc -l)
-    [ "$lines" -gt 1000 ]
-    [ "$lines" -le 1600 ] || { echo "$lines: ${modules[*]}" && return 1; }
+    size=$(cat "${modules[@]}" "${modules[@]/%.c/.h}" 2>/dev/null | wc -l)
+    [ "$size" -gt 1000 ]
+    [ "$size" -le 1600 ] || { echo "$size: ${modules[*]}" && return 1; }
     [ "$(linked "$build/06_allreduce_demo/allreduce" zoo)" = "" ]
 }
 
@@ -112,7 +110,7 @@ linked() {
 
 @test "when a text names a call and its line, the call is on that line" {
     # "CALL at FILE:LINE" and "CALL(...) at FILE:LINE"; a file without a folder is in the text's own
-    local text found=0 file line call
+    found=0
     for text in README.md */README.md docs/{,slides/}*.md; do
         while read -r file line call; do
             [[ $file == */* ]] || file=$(dirname "$text")/$file
@@ -128,7 +126,6 @@ linked() {
 }
 
 @test "make lint finds no mistakes" {
-    local tool
     for tool in clang-format shellcheck cppcheck; do
         command -v $tool >/dev/null || skip "$tool is not installed"
     done

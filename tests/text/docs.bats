@@ -30,7 +30,6 @@ unset DEVICE
 }
 
 @test "a quote agrees with other times and names of machines, and with nothing else" {
-    local printed quoted verdict
     while IFS='@' read -r printed quoted verdict; do
         printf '%s\n' '```' "printf '%b\\n' '$printed'" '```' '' '```output' "$(printf '%b' "$quoted")" '```' >text.md
         run "$record" --here --check text.md

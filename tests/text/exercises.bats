@@ -21,7 +21,6 @@ missing() {
 }
 
 @test "each exercise and fault has all parts of its text, a check, and wrong answers" {
-    local folder number lacks
     [ ${#folders[@]} -gt 0 ]
     for folder in "${folders[@]}"; do
         number=$(number_of "$folder")
@@ -33,7 +32,6 @@ missing() {
 }
 
 @test "each step has exercises, whose numbers have no gap, and the debugging lab has faults" {
-    local step list numbers
     list=$(exercises/run.sh list)
     for step in 1 2 3 4 5 6 7 8 9; do
         numbers=$(awk -v step="$step." 'index($1, step) == 1 { print $1 }' <<<"$list")
@@ -44,7 +42,6 @@ missing() {
 }
 
 @test "each exercise can be made from the steps, and a line that has changed there is reported" {
-    local folder
     for folder in "${folders[@]}"; do
         exercises/run.sh cut "$(number_of "$folder")" "$BATS_TEST_TMPDIR"
     done
@@ -56,7 +53,7 @@ missing() {
 }
 
 @test "the README of a step names an exercise before it shows lines that the exercise asks for" {
-    local folder file cut=$BATS_TEST_TMPDIR/cut
+    cut=$BATS_TEST_TMPDIR/cut
     mkdir "$cut"
     for folder in exercises/[0-9]*; do
         exercises/run.sh cut "$(number_of "$folder")" "$cut"
@@ -72,7 +69,6 @@ missing() {
 }
 
 @test "a README is a path: exercises in order, what answers them after them, and the first own line within three minutes" {
-    local readme
     awk '
         function complain(text) { print FILENAME ", line " FNR ": " text; failed = 1 }
         function write(folder,   line, word, file) {

@@ -26,7 +26,7 @@ others='convolution|overlap|prefetch|rehearse'
 
 @test "the memory of a rank in strategies.svg is what step 7 computes" {
     need_train 03_multigpu_launcher/launch 07_large_models/train
-    local build=${TRAIN%/*/*} strategy wanted found
+    build=${TRAIN%/*/*}
     tiny_data data
     # The model has two layers, so two units, which are gathered at the same time.
     for strategy in none grad full; do

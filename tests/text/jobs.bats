@@ -4,7 +4,6 @@ load ../helpers
 
 @test "a job script that is started with bash or sh outside a job names the right command" {
     cd "$root" || return
-    local script here shell
     for script in slurm/*.sbatch; do
         here=$(basename "$script" .sbatch)
         case $here in
@@ -35,7 +34,7 @@ load ../helpers
 
 @test "the ranks of step 9's job scripts sum shares of matrices in each stage" {
     need_train 03_multigpu_launcher/launch 09_tensor/train
-    local build=${TRAIN%/*/*} script options
+    build=${TRAIN%/*/*}
     cd "$BATS_TEST_TMPDIR" || return
     for script in slurm/step9.sbatch pbs/step9.pbs; do
         read -ra options <<<"$(sed -n 's/.*09_tensor\/train \(.*\) ".*/\1/p' "$root/$script")"
@@ -69,7 +68,6 @@ delivered() { # SIGUSR1, to the job
 }
 
 @test "the jobs of an array of PBS have a port each, in each job script" {
-    local script id
     for script in "$root"/pbs/*.pbs; do
         for id in 1234.pbs01 1235.pbs01 '1234[1].pbs01' '1234[2].pbs01' '1234[12].pbs01' 1234-3.pbs01; do
             (cd "$root" && PBS_JOBID=$id PBS_NODEFILE=/dev/null bash -c '

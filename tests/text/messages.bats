@@ -18,7 +18,6 @@ lines() {
 }
 
 @test "a source prints each message of the table" {
-    local name
     source_strings >sources
     [ ${#messages[@]} -ge 10 ]
     for name in "${!messages[@]}"; do

@@ -9,7 +9,7 @@ load ../helpers
         06_allreduce_demo/allreduce 07_large_models/train 08_pipeline/train 09_tensor/train
     [ -d "$root/data/mnist" ] || skip "no MNIST: make data fetches it"
     cd "$root" || return
-    local part=${PART:-1/1} texts
+    part=${PART:-1/1}
     mapfile -t texts < <(grep -lE '^ *```output|^<!-- draws' README.md 0*/README.md docs/{,slides/}*.md |
         awk -v part="${part%/*}" -v parts="${part#*/}" '(NR - part) % parts == 0')
     NCCL_SOCKET_IFNAME=lo tools/author/record.py --check --programs build/test --limit "$(patience 120)" "${texts[@]}" \

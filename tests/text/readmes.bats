@@ -84,7 +84,6 @@ blocks() {
 }
 
 @test "git ignores the files that commands and jobs leave in the clone" {
-    local file
     git -C "$root" rev-parse 2>/dev/null || skip "no checkout"
     for file in step4.bin step4.bin.{lock,tmp} step5.bin.e1s0u0123abcd.0of2 step5.bin.e1s0u0123abcd.0of2.tmp \
         loss.csv trace.json trace.0.json merged.json one.log logs/rank_0.stdout step4.17.out step4.o17; do

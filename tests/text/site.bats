@@ -52,7 +52,6 @@ lines_of() { # added|removed: those of the page
 }
 
 @test "the pages of differences show each line that a step adds or removes" {
-    local pair page
     for page in "$site"/diffs/diff??.html; do
         pair=${page##*/diff} pair=${pair%.html}
         git diff --no-index --diff-algorithm=minimal --indent-heuristic \

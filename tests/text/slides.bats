@@ -44,7 +44,7 @@ END
     copy_tree "$BATS_TEST_TMPDIR/tree"
     cd "$BATS_TEST_TMPDIR/tree"
     rm docs/slides/[1-9]-*.md
-    local demo=(tools/demo.py --programs "${TRAIN%/*/*}") quote chart
+    demo=(tools/demo.py --programs "${TRAIN%/*/*}")
     quote=$'# Quote\n```\necho one >>left; wc -l <left; 06_allreduce_demo/allreduce --help | head -n 1; echo hidden; echo launch: no\n```\n```output\n1\nusage: 06_allreduce_demo/allreduce [options]\n...\n```\n'
     chart=$'# Chart\n<!-- draws sent-bytes -->\n```\nsed s/12000036/9000036/ docs/figures/sent-bytes.txt\n```\n'
     deck "$quote$notes"$'\n\n---\n\n'"$chart$notes"$'\n\n---\n\n# Text\n'"$notes"
@@ -81,7 +81,7 @@ END
 }
 
 @test "every exercise of the schedules in docs/instructor.md has a slide" {
-    local number count=0
+    count=0
     while read -r number; do
         grep -qE "^# (Exercise|Fault) ${number/./\\.}: " docs/slides/*.md || { echo "no slide for $number" && return 1; }
         count=$((count + 1))

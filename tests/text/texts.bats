@@ -23,7 +23,6 @@ begin_in=$root
 
 @test "the programs, the changes and the citation have the same version" {
     need_train
-    local version
     version=$(sed -n 's/^version: "\(.*\)"$/\1/p' CITATION.cff)
     [ "$("$TRAIN" --version)" = "$(sed -n 's/^title: //p' CITATION.cff) $version" ]
     [[ $(grep -m 1 '^## ' CHANGELOG.md) == "## $version ("* ]]

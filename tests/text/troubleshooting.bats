@@ -93,7 +93,7 @@ provoke() {
 }
 
 @test "each message that is marked as tested is printed by a command" {
-    local count=0 line
+    count=0
     provoked | sed 's/ @ .*//' | sort >listed
     for heading in Build "One GPU" "Several ranks" "Several nodes" "The CPU device"; do
         rows "$heading" | grep '| yes |$' | while IFS= read -r line; do message_of "$line"; done
@@ -135,7 +135,6 @@ lacking() {
 
 @test "the guides for instructors and attendees explain messages that exist" {
     cd "$root"
-    local message text
     text=$(cat 0*/{*,*/*}.c {common/*,zoo,zoo/*,watch}/*.c tools/*.sh exercises/*.{sh,bash} Makefile | sed 's/%[.0-9*]*l\{0,1\}[a-z]/@/g')
     while IFS= read -r message; do
         case $message in
@@ -167,7 +166,7 @@ has() {
 }
 
 @test "NCCL has each variable and each line of the log that docs/nccl.md explains" {
-    local library name line count=0
+    count=0
     library=$(find /usr/local/cuda*/ /usr/lib/ -name 'libnccl.so.2*' 2>/dev/null | head -n 1)
     [ -n "$library" ] || skip "NCCL is not installed"
     has() {

@@ -73,7 +73,6 @@ objects() { # all objects that are newer than the file
 }
 
 @test "make in the folder of a step builds the step, and knows the targets of the root" {
-    local folder
     for folder in 0*; do
         run make -n -C "$folder" DEVICE=cpu
         [[ $output == *"-C .. step${folder:1:1}"* ]]
@@ -167,7 +166,7 @@ on_cpu_device() { # COMMAND...: it runs there, and says once why
     # A compiler for another processor knows no such flag.
     printf '#!/bin/sh\ncase " $*" in *" -m"*) exit 1 ;; esac\nexec cc "$@"\n' >other
     chmod +x other
-    local kernels=({common,zoo}/kernels/cpu_*.c)
+    kernels=({common,zoo}/kernels/cpu_*.c)
     kernels=("${kernels[@]/#/build/other/}") kernels=("${kernels[@]/%.c/.o}")
     make -s -j2 CC=./other DEVICE=cpu BUILD=build/other "${kernels[@]}"
     [ "$(uname -m)" = x86_64 ] || skip "AVX2 is for x86-64"
@@ -193,7 +192,6 @@ END
 }
 
 @test "the message about a missing library lists the fixes" {
-    local device header more
     while read -r device header more; do
         compiler_without "$header"
         CC=./without PRODUCTS=cblas run --separate-stderr tools/find_libs.sh "$device"

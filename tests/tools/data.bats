@@ -42,7 +42,7 @@ images=t10k-images-idx3-ubyte.gz labels=t10k-labels-idx1-ubyte.gz
 }
 
 @test "a broken download continues where it stopped, and a wrong file is downloaded again or refused" {
-    local before file mirror status part=data/mnist/$labels.part
+    part=data/mnist/$labels.part
     # The first bytes of this mirror's files are wrong, so only a resumed download gives a right file.
     mkdir -p tail bad data/mnist
     { head -c 1000 /dev/zero && tail -c +1001 good/$labels; } >tail/$labels

@@ -67,7 +67,6 @@ calls() { # PATTERN: how many there were of apt-get
 }
 
 @test "sudo is used after a yes at the terminal, and never on a cluster" {
-    local cluster
     need_terminal
     stand_in id 'echo 1000'
     stand_in sudo 'echo sudo >>calls; [ "$1" = -v ] || [ "$1" = -n ] || exec "$@"'

@@ -76,7 +76,6 @@ costs() {
 }
 
 @test "the time of a ring is that of the model, without what the formula leaves out" {
-    local topology nodes gpus op trips time
     while read -r topology op trips; do
         nodes=${topology%x*} gpus=${topology#*x}
         CPU_DEVICE_TOPOLOGY=$topology NCCL_ALGO=Ring "$build/06_allreduce_demo/allreduce" --nproc $((nodes * gpus)) --count 4 \

@@ -85,7 +85,6 @@ finds() { # LIBRARY INCLUDE LIB: with the header in this folder and the library 
 
 # A row has the folder of nvcc, and those of the headers and the libraries of cudart, cublas and nccl.
 @test "the libraries of conda-forge and of NVIDIA's HPC SDK are found through the path of nvcc" {
-    local bin cudart cublas nccl
     while read -r bin cudart cublas nccl; do
         nvcc "$bin/nvcc" 90
         library cudart "${cudart%:*}" "${cudart#*:}"

@@ -47,7 +47,6 @@ counts() {
 }
 
 @test "a full folder for temporary files is named in one line, and nothing else is blamed" {
-    local script
     mkdir full
     for script in 'tests/run.sh none' 'tools/data.sh' 'tools/diff_steps.sh 1 2' 'tools/doctor.sh' 'tools/find_libs.sh cpu'; do
         # shellcheck disable=SC2086 # words

@@ -117,7 +117,6 @@ says() { # TEXT...
 
 # Other files run other targets, such as build.bats make clean and data.bats make data.
 @test "the scripts that a target calls exist, for each target that make help-all lists (a dry run)" {
-    local target targets script
     fresh -n test
     # make also runs a line with $(MAKE) in a dry run, such as the one of doctor.
     mapfile -t targets < <(make --no-print-directory help-all | sed -n 's/^make \([^ ]*\) .*/\1/p' | grep -vx doctor)

@@ -115,7 +115,6 @@ four_steps() {
     table '0 0.200 0.160 0.000 0.000 0.000 0.040 - 20.0 %'
     read_trace trace.json --steps 1
     table '0 0.100 0.080 0.000 0.000 0.000 0.020 - 20.0 %'
-    local options title updates copies
     while read -r options title updates copies; do
         # shellcheck disable=SC2086 # several words
         read_trace trace.json --svg picture.svg ${options//_/ }
@@ -173,7 +172,6 @@ END
     echo 'epoch 1/2  loss 0.1' >broken/log
     printf '\377\376' >broken/binary
     sed 's/"measured"/"modelled h100"/' trace.1.json >broken/modelled.json
-    local words wanted
     while IFS='@' read -r words wanted; do
         # shellcheck disable=SC2086 # several words
         fails 1 "${wanted# }" "$trace" $words
@@ -226,7 +224,7 @@ elements() {
 # A sum over one rank takes no modelled time.
 @test "the traces of the steps are valid" {
     need_train 03_multigpu_launcher/launch {05_fsdp,07_large_models,08_pipeline,09_tensor}/train
-    local model ranks step programs=${TRAIN%/*/*}
+    programs=${TRAIN%/*/*}
     tiny_data data
     export CPU_DEVICES=2
     while read -r model ranks step; do
@@ -250,7 +248,7 @@ END
 # The commands of the blocks that draw a picture, in the order of the text.
 @test "the pictures of traces in docs/seeing.md are what their commands draw" {
     need_train 02_multigpu_fork/train 03_multigpu_launcher/launch 05_fsdp/train
-    local build=${TRAIN%/01_single_gpu/train} picture
+    build=${TRAIN%/01_single_gpu/train}
     ln -s "$root/tools" "$build"/{02_multigpu_fork,03_multigpu_launcher,05_fsdp} .
     awk '/^```/ { if (block ~ /--svg/) printf "%s", block; block = ""; next } { block = block $0 "\n" }' \
         "$root/docs/seeing.md" >commands
