@@ -26,7 +26,6 @@ static struct {
 
 static int in_collective;
 
-// Of the types that the course sends.
 static const struct {
     const char *name;
     size_t size;

@@ -12,7 +12,6 @@ enum { NO_TYPE = -1 };
 // Counts a call on this stream (NULL: of no stream) that is given this number of values.
 void observe(const char *function, size_t values, int type, cudaStream_t stream);
 
-// Returns the rank of this process.
 int observe_rank(void);
 
 // Records which samples a rank uses: of the training order, or of the test set if order is NULL.

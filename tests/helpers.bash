@@ -92,8 +92,7 @@ contents() {
     find . -type f -exec sha256sum {} + | sort -k 2
 }
 
-# flip FILE OFFSET: inverts one byte.
-flip() {
+flip() { # FILE OFFSET: inverts one byte
     local byte
     byte=$(od -An -tu1 -j "$2" -N 1 "$1")
     printf '%b' "\\0$(printf %o $((byte ^ 255)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none

@@ -37,7 +37,6 @@ static int close_to(double a, double b) {
 
 static float smoothing; // --label-smoothing
 
-// The loss of one row.
 static double loss(const double *z, int classes, int label) {
     double largest = z[0], sum = 0, mean = 0;
     for (int c = 1; c < classes; c++)

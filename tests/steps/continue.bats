@@ -76,8 +76,7 @@ END
     done
 }
 
-# kill_some COUNT: kills one rank of the job, or all of them at once.
-kill_some() {
+kill_some() { # COUNT: one of these ranks, or all of them
     local victims=("${ranks[RANDOM % $1]}")
     [ $((RANDOM % 4)) -gt 0 ] || victims=("${ranks[@]}")
     kill -9 "${victims[@]}" 2>/dev/null || true

@@ -190,6 +190,7 @@ refuses() {
     cp -r "$tiny" other && flip other/train-images-idx3-ubyte 16
     cp -r "$tiny" label && printf '\5' | dd of=label/t10k-labels-idx1-ubyte bs=1 seek=8 conv=notrunc status=none
     tiny_data fewer 640 99
+    tiny_data small 640 100 4 4
     cp -r "$tiny" same
     contents | grep -v ' ./\(out\|err\)' >../before
     while IFS='|' read -r steps code text more; do
@@ -199,6 +200,17 @@ refuses() {
     done <<'END'
 1 2 3|2|unknown option --foo;.*--help lists the options$|--foo 1
 1 2|2|--batch 642: the training set has only 640 samples|--batch 642
+1|2|--nesterov 1: adam has no momentum, only --optimizer sgd has|--nesterov 1 --optimizer adam
+1|2|--nesterov 1 --momentum 0: want a momentum above 0|--nesterov 1 --momentum 0
+1|2|--beta1 1: want a number below 1|--optimizer adam --beta1 1
+1|2|--warmup 5: --schedule onecycle has its own warm-up, 30 % of all steps|--schedule onecycle --warmup 5
+1|2|--warmup 20: want fewer steps than training has, which are 20|--schedule cosine --warmup 20
+1|2|--optimizer lion: want one of: sgd, adam, adamw, adadelta|--optimizer lion
+1|2|--augment Crop: want none, crop, flip, or crop,flip;|--augment Crop
+1|2|--augment crop: shifts of 4 pixels need images of at least 5 x 5 pixels, and these have 4 x 4;|--data small --augment crop
+1|2|--model cnn: images have 4 x 4 pixels, and the model needs 6 x 6;|--data small --model cnn
+1|2|--depth 9: want 8, 14, 18 or 20;|--model resnet --depth 9
+1|2|--dropout 0.5: a resnet has no dropout, want 0;|--data small --model resnet --dropout 0.5
 3|2|--batch 121 {INDIVISIBLE} 3 ranks; 120 and 123 are;|--batch 121
 3|2|--join-timeout 0: want a number from 1|--join-timeout 0
 5|2|unknown option --strategy|--strategy full

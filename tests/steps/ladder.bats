@@ -3,7 +3,6 @@
 load ../helpers
 programs=(01_single_gpu/ladder/ladder)
 
-# Ten steps on the tiny images.
 climb() {
     timeout "$(patience 60)" "$build/01_single_gpu/ladder/ladder" --data "$tiny" --hidden 8,8 --batch 64 "$@"
 }

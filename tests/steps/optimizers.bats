@@ -16,19 +16,6 @@ load every_step
 6.1558297e-05" ]
 }
 
-@test "settings that contradict each other are refused in one line" {
-    while IFS='|' read -r more text; do
-        fails 2 "$text" "$TRAIN" "${options[@]}" $more
-    done <<'END'
---nesterov 1 --optimizer adam|--nesterov 1: adam has no momentum, only --optimizer sgd has
---nesterov 1 --momentum 0|--nesterov 1 --momentum 0: want a momentum above 0
---optimizer adam --beta1 1|--beta1 1: want a number below 1
---schedule onecycle --warmup 5|--warmup 5: --schedule onecycle has its own warm-up, 30 % of all steps
---schedule cosine --warmup 20|--warmup 20: want fewer steps than training has, which are 20
---optimizer lion|--optimizer lion: want one of: sgd, adam, adamw, adadelta
-END
-}
-
 need_torch() {
     local missing
     missing=$(/usr/bin/python3 -c 'import torch' 2>&1 | tail -n 1)

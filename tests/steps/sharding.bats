@@ -80,7 +80,6 @@ declare -A rates=([sgd]="--lr 0.01" [adam]="--lr 0.0001 --weight-decay 0.1"
 END
 }
 
-# floats FILE: prints the 822 parameters of a snapshot, one per line.
 floats() {
     tail -c +1257 "$1" | head -c $((4 * 822)) | od -An -v -w4 -tf4
 }
@@ -178,7 +177,6 @@ END
     costs_agree
 }
 
-# images_train RANKS OPTION...: trains on synthetic images.
 images_train() {
     train 7 "$1" --data synthetic --hidden 48,32 --batch 600 --epochs 1 --max-steps 20 "${@:2}"
 }

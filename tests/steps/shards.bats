@@ -20,7 +20,6 @@ clear_now() {
     rm -rf now && mkdir now
 }
 
-# The right snapshot of a run with these options.
 right() { # OPTION...
     [[ $* == *"--save full"* ]] && echo "$BATS_FILE_TMPDIR/right_whole" || echo "$BATS_FILE_TMPDIR/right"
 }

@@ -3,14 +3,12 @@
 load ../helpers
 load every_step
 
-# Three epochs of five steps.
 more_options=(--hidden "8,8" --epochs 3 --log-every 100)
 
 adjust() {
     two=$(program_of 2) watched=$(watched 2)
 }
 
-# Starts a training run that would never end.
 start_training() {
     start "$two" "${options[@]}" --nproc 3 --epochs 1000000
 }
@@ -22,7 +20,6 @@ start_stopped() {
     until_true 30 stopped "${ranks[$1]}"
 }
 
-# Sets ranks to the pids of the three ranks, in their order.
 find_ranks() {
     [ -e "/proc/$pid/task/$pid/children" ] || return
     read -ra ranks <"/proc/$pid/task/$pid/children" || true

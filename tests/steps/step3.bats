@@ -4,7 +4,6 @@
 load ../helpers
 load every_step
 
-# Three epochs of five steps.
 more_options=(--hidden "8,8" --epochs 3 --log-every 100)
 
 adjust() {

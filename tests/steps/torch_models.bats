@@ -17,7 +17,6 @@ setup() {
     export PYTHONPATH=$root/bench # the networks in PyTorch
 }
 
-# trains_as_torch MODEL OPTION...: 20 steps on MNIST.
 trains_as_torch() {
     [ -e "$root/data/mnist/train-images-idx3-ubyte.gz" ] || skip "no MNIST here: make data"
     rm -f ./*.snapshot

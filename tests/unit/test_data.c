@@ -24,7 +24,6 @@ static void put_good(int file) {
     put(format->names[file], bytes, format->fill(file, bytes), "wbT");
 }
 
-// Puts the compressed file in the place of the plain one. Returns its name.
 static const char *put_packed(int file) {
     static char name[64];
     uint8_t bytes[MOST_BYTES];
@@ -48,8 +47,6 @@ static int remove_folder(void **state) {
     free_sets();
     return format ? delete_folder(format->names, format->files) : 0;
 }
-
-// The IDX format.
 
 enum { TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS };
 
@@ -93,8 +90,6 @@ static void check_idx(void) {
     assert_float_equal(train.deviation[0], sqrt(0.12), 1e-7);
     assert_true(test.mean[0] == train.mean[0] && test.deviation[0] == train.deviation[0]);
 }
-
-// The binary version of CIFAR-10.
 
 enum { TRAINING_FILES = 5, MOST_RECORDS = 10000 };
 
@@ -160,8 +155,6 @@ static const struct format cifar = {{"data_batch_1.bin", "data_batch_2.bin", "da
                                     .check_sets = check_cifar,
                                     .again = "make data SET=cifar10",
                                     .apart = 301};
-
-// Tests of both formats.
 
 #define TEST_OF_BOTH(name)                                                                         \
     static void name(void **state);                                                                \
@@ -232,8 +225,6 @@ TEST_OF_BOTH(damaged_gzip_files_are_refused) {
         put(name, packed, size, "wbT");
     }
 }
-
-// Tests of IDX.
 
 TEST_OF(wrong_magic_is_refused, &idx) {
     for (int i = 0; i < format->files; i++) {
@@ -326,8 +317,6 @@ TEST_OF(any_other_byte_changes_the_contents, &idx) {
     }
 }
 
-// Tests of CIFAR-10.
-
 // The training files must have the same number of records. The test file may have any number, up to
 // that of the real files.
 TEST_OF(numbers_of_records_are_compared, &cifar) {
@@ -364,8 +353,6 @@ TEST_OF(names_may_have_a_dot, &dotted) {
     load(folder);
     format->check_sets();
 }
-
-// Tests of the folder.
 
 // Folders around or below that of the files, and files of other programs.
 TEST(other_folders_are_named) {
@@ -427,8 +414,6 @@ TEST_OF(folder_is_found, &idx) {
     assert_int_equal(system("rm -r data"), 0);
     assert_int_equal(chdir(before), 0);
 }
-
-// Tests that need no folder.
 
 // Two samples of three channels of two values each: around 51, blank, and around 153.
 TEST(each_channel_has_its_mean) {

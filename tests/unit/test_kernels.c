@@ -212,7 +212,6 @@ static void check_values(const struct elementwise *k, int array, const float *go
     }
 }
 
-// Replaces the values at all places.
 static void apply_formula(const struct elementwise *k, double *const *values, struct call c) {
     for (c.place = 0; c.place < c.count; c.place++) {
         double at_place[MOST_ARRAYS];
@@ -224,7 +223,6 @@ static void apply_formula(const struct elementwise *k, double *const *values, st
     }
 }
 
-// Calls the kernel for parts of the arrays.
 static void run_parts(const struct elementwise *k, struct call c) {
     const size_t cuts[] = {0, c.count / 7, c.count / 2, c.count};
     for (int i = 0; i < 3; i++) {
@@ -538,7 +536,6 @@ TEST(clip_to_norm_limits_the_root_of_the_sum_of_squares) {
         }
 }
 
-// A NaN in any part of the gradients must stay visible after clipping.
 TEST(clip_to_norm_keeps_nan) {
     const double sum = NAN;
     const float x = 1;

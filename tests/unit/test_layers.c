@@ -122,7 +122,6 @@ static void reference_dense(const struct layer *l, const double *w, const double
     }
 }
 
-// Returns the random number of a value, as a float.
 static double random_of(struct dropping d, uint64_t index) {
     return rng_uniform(rng_bits(pass.seed, (uint64_t)d.number), index);
 }
@@ -288,7 +287,6 @@ static const double *reference_forward(const struct model *m, const double *valu
                           inputs_of(m, b), b);
 }
 
-// Returns the sum of outputs * dy.
 static double weighted_sum(const struct model *m, const double *values, const float *dy, int b) {
     const double *y = reference_forward(m, values, b);
     double sum = 0;
@@ -309,7 +307,6 @@ static double slope(const struct model *m, double *values, const float *dy, int 
     return (after - before) / (2 * h);
 }
 
-// Returns 1 if the inputs are tokens, which have no gradients.
 static int reads_tokens(const struct model *m) {
     return m->layers[0].kind == &embedding;
 }
@@ -363,7 +360,6 @@ static void check_slopes(const struct model *m, double *values, const float *dy,
     }
 }
 
-// Checks the gradients of these layers, and of those that they consist of.
 static void check_gradients(const struct model *m, const struct layer *from,
                             const struct layer *end, double *values, const float *dy, int b,
                             const float *gradients) {

@@ -124,7 +124,7 @@ TEST(flops_are_those_of_the_products) {
     assert_true(m.layers[m.count - 1].flops == 2 * tokens * 256 * width);
 }
 
-// tests/steps/images.bats has wrong settings of other models, and images that are too small. In
+// tests/steps/every.bats has wrong settings of other models, and images that are too small. In
 // images that are too large, a layer would have more values than an int can count.
 TEST(wrong_options_are_refused) {
     static const char *const hidden[] = {",",

@@ -1,6 +1,6 @@
 // The tables of optimizers and of schedules: what the options choose. test_kernels.c checks the
 // updates value by value. tests/steps/optimizers.bats compares the losses and the learning rates
-// with those of PyTorch, and has settings that are refused.
+// with those of PyTorch. tests/steps/every.bats has settings that are refused.
 #include "common/training/optimizer.h"
 #include "tests/test.h"
 #include "tests/unit/options.h"

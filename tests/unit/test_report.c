@@ -37,7 +37,6 @@ static int release_stdout(void **state) {
     return dup2(real_stdout, STDOUT_FILENO) < 0 || close(real_stdout);
 }
 
-// Returns the output since the last call.
 static const char *printed(void) {
     fflush(stdout);
     ssize_t size = pread(caught, text, sizeof text - 1, 0);

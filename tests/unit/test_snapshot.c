@@ -223,7 +223,6 @@ static int shard_is(int epochs, const struct sharding *cut, int number) {
     return same;
 }
 
-// Checks whether a whole state loads, with the bits of this epoch.
 static int is_epoch(int epochs) {
     return shard_is(epochs, &one, 0);
 }
@@ -254,7 +253,6 @@ static const char *file_named(const char *end) {
     return name;
 }
 
-// The file of the shard for this epoch.
 static const char *shard_file(int epochs, const struct sharding *cut, int number) {
     static char text[MANIFEST_SIZE];
     char end[64];
@@ -473,7 +471,6 @@ static void damage_is_detected(const char *name) {
     assert_true(is_epoch(2));
 }
 
-// A whole file, a manifest and a shard.
 TEST(damaged_files_are_refused) {
     char name[PATH_MAX + 128];
     save_epoch(2, &no_cut);

@@ -25,7 +25,6 @@ static int remove_text(void **state) {
     return delete_folder(names, 2);
 }
 
-// Returns the path as users give it to --data.
 static const char *text_of_path(const char *path) {
     static char data[PATH_MAX + 80];
     snprintf(data, sizeof data, "text:%s", path);
