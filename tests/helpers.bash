@@ -269,7 +269,7 @@ patience() {
 until_true() {
     local end=$((SECONDS + $(patience "$1")))
     until "${@:2}"; do
-        [ $SECONDS -lt $end ] || { echo "waited in vain for ${*:2}"; cat out err; return 1; }
+        [ $SECONDS -lt $end ] || { echo "waited in vain for ${*:2}"; cat out err 2>/dev/null; return 1; }
         sleep 0.05
     done
 }

@@ -45,16 +45,7 @@ teardown() {
     for node in node1 node2 node3 node4; do
         cluster plug $node || cluster poweron $node
     done
-    within 40 all_ended
-}
-
-# within SECONDS COMMAND...: waits until the command succeeds.
-within() {
-    local end=$((${EPOCHREALTIME//[!0-9]/} + $(patience "$1") * 1000000))
-    until "${@:2}"; do
-        [ "${EPOCHREALTIME//[!0-9]/}" -lt $end ] || { echo "not within $1 s: ${*:2}" && return 1; }
-        sleep 0.2
-    done
+    until_true 40 all_ended
 }
 
 # submit [SBATCH ARGUMENTS] FILE [ARGUMENTS]: its number in $id.
@@ -85,7 +76,7 @@ log() {
 
 # ended ID STATE: the job must end in this state within a minute.
 ended() {
-    within 60 all_ended "$1"
+    until_true 60 all_ended "$1"
     [ "$(state "$1")" = "$2" ] || { echo "job $1: $(state "$1")" && log "$1" && return 1; }
 }
 

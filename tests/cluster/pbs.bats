@@ -81,7 +81,7 @@ END
 
 # kill_one CSV: a rank on the second node, when the first epoch is over and its snapshot, if any, is written.
 kill_one() {
-    within 30 grep -qs '^20,' "$1"
+    until_true 30 grep -qs '^20,' "$1"
     one_token "$(cluster exec squeue --noheader --format=%i)"
     cluster exec -n node2 pkill -KILL -o -x train
 }
@@ -93,7 +93,7 @@ kill_one() {
     code=0
     wait $! || code=$?
     [ $code = 1 ]
-    within 10 nodes_clean
+    until_true 10 nodes_clean
 }
 
 @test "after a killed rank, step4-launcher.pbs restarts all ranks" {

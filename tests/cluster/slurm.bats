@@ -26,7 +26,7 @@ END
 # Submits some seconds of training, mostly sleep, and waits for epoch 20, so that a test can disturb it.
 submit_long() { # NAME [SBATCH ARGUMENTS] FILE
     CPU_DEVICE_CHAOS=1 submit "${@:2}" "${long[@]}" --snapshot "$1.bin"
-    within 60 logged "$id" '^epoch 20/'
+    until_true 60 logged "$id" '^epoch 20/'
 }
 
 # The job must end with the weights of an undisturbed job.
@@ -52,7 +52,7 @@ same_weights() { # NAME
         job[$name]=$id
     done
     "$TRAIN" "${tiny[@]}" --csv alone.csv
-    within 100 all_ended
+    until_true 100 all_ended
     for name in "${!job[@]}"; do
         echo "$name"
         ended "${job[$name]}" COMPLETED
@@ -99,7 +99,7 @@ same_weights() { # NAME
 4x1.all --nodes=4 --ntasks-per-node=1 --gpus-per-node=2 --gpu-bind=none
 END
     "$TRAIN" "${tiny[@]}" --csv alone.csv
-    within 60 all_ended "${ids[@]}"
+    until_true 60 all_ended "${ids[@]}"
     for name in 2x2.own 2x2.all 4x1.own 4x1.all; do
         echo "$name" && cat $name.err.*
         [ "$(cat $name.code.*)" = "$(printf '0\n0\n0\n0')" ]
@@ -116,7 +116,7 @@ END
     submit --export=NONE slurm/step4.sbatch "${tiny[@]}" --csv bare.csv
     bare=$id
     "$TRAIN" "${tiny[@]}" --csv alone.csv
-    within 60 all_ended "$all" "$bare"
+    until_true 60 all_ended "$all" "$bare"
     ended "$all" COMPLETED
     ended "$bare" COMPLETED
     logged "$all" "= 2 ranks x 60"
@@ -127,18 +127,18 @@ END
 @test "scancel ends a job and all its processes" {
     submit_long cancelled slurm/step4.sbatch
     cluster exec scancel "$id"
-    within 10 all_ended "$id"
+    until_true 10 all_ended "$id"
     [ "$(state "$id")" = CANCELLED ]
-    within 10 nodes_clean
+    until_true 10 nodes_clean
 }
 
 @test "a killed rank ends the job and all its processes within 10 s" {
     submit_long killed slurm/step4.sbatch
     one_token "$id"
     cluster exec -n "$(nodes "$id" | tail -n 1)" pkill -KILL --oldest -x train
-    within 10 all_ended "$id"
+    until_true 10 all_ended "$id"
     [ "$(state "$id")" = FAILED ]
-    within 10 nodes_clean
+    until_true 10 nodes_clean
 }
 
 # The test sends SIGUSR1 as Slurm would 90 s before the time is up.
@@ -189,17 +189,17 @@ names_silent() { # NAME RANK SILENT
     make_job
     CPU_DEVICE_CHAOS=1 submit --nodes=2 --ntasks-per-node=2 --gpus-per-node=2 tasks.sbatch pulled \
         04_multinode/train "${long[@]}" --step-timeout 7
-    within 60 logged "$id" '^epoch 20/'
+    until_true 60 logged "$id" '^epoch 20/'
     first=$(nodes "$id" | head -n 1) last=$(nodes "$id" | tail -n 1)
     cluster unplug "$last"
-    within 12 test -e pulled.code.0 -a -e pulled.code.1 -a -e pulled.code.2 -a -e pulled.code.3
+    until_true 12 test -e pulled.code.0 -a -e pulled.code.1 -a -e pulled.code.2 -a -e pulled.code.3
     names_silent pulled 0 "rank 2, rank 3 on $last"
     names_silent pulled 1 "rank 2, rank 3 on $last"
     names_silent pulled 2 "rank 0, rank 1 on $first"
     names_silent pulled 3 "rank 0, rank 1 on $first"
     cluster plug "$last"
     ended "$id" COMPLETED
-    within 10 nodes_clean
+    until_true 10 nodes_clean
 }
 
 # shards NAME: prints the number of shards of the snapshot NAME.bin, 0 if it is one file.
