@@ -13,6 +13,9 @@
 # here. "-..." stands for all lines up to the one that follows it. A change of a few words needs no lines: "in sum_layer:
 # ncclSum => ncclAvg" replaces the words that stand there once. A source in another language than C has one part, "script". If
 # the lines or words are not there, the program prints a line to stderr and exits with 1.
+#
+# Words that end with "..." are a statement, and "..." in the new words is this statement: "in f: backward(... => g(); ..."
+# calls g before it.
 
 function complain(text) {
     print "error: " task ": " text >"/dev/stderr"
@@ -106,6 +109,22 @@ function fits(c, k, i,    kind, line, last, stays) {
 
 # Counts how often the definition d holds the old text of change c. changed is the definition with the new text.
 function find(c, d,    times, place, rest, i) {
+    if (words[c] && old[c] ~ /\.\.\.$/) {
+        count = split(body[d], here, "\n") - 1
+        for (i = 1; i <= count; i++) {
+            rest = here[i]
+            sub(/^ +/, "", rest)
+            if (index(rest, substr(old[c], 1, length(old[c]) - 3)) == 1) {
+                times++
+                place = end_of_statement(i)
+                rest = new[c] "\n"
+                if (match(rest, /\.\.\./))
+                    rest = substr(rest, 1, RSTART - 1) "\n" lines_of(i, place) substr(rest, RSTART + 3)
+                changed = lines_of(1, i - 1) rest lines_of(place + 1, count)
+            }
+        }
+        return times
+    }
     if (words[c]) {
         place = index(body[d], old[c])
         rest = substr(body[d], place + length(old[c]))
