@@ -149,7 +149,7 @@ END
 }
 
 @test "make compare tells rounding from a fault" {
-    local compare=$root/tools/compare.sh one=(--data synthetic --hidden 64 --batch 120 --log-every 1 --max-steps 40)
+    compare=$root/tools/compare.sh one=(--data synthetic --hidden 64 --batch 120 --log-every 1 --max-steps 40)
     "$TRAIN" "${one[@]}" --csv one
     "$two" "${one[@]}" --nproc 3 --csv three
     run make -s -C "$root" compare "$PWD/one" "$PWD/three"

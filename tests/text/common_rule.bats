@@ -43,7 +43,6 @@ members() {
 }
 
 @test "no two structs have the same name, apart from those of each train.c" {
-    local found
     found=$(find 0*/*.[ch] common zoo watch -name '*.[ch]' ! -name train.c -exec \
         sed -nE 's/^ *(struct|union|enum)( __attribute__\(\([a-z_]*\)\))? ([a-z_0-9]+) \{.*/\3/p' {} + | sort)
     [ "$(wc -l <<<"$found")" -gt 100 ]

@@ -74,7 +74,6 @@ END
 }
 
 @test "each make demo that a text names is a slide with commands" {
-    local slide
     for slide in $(git grep -hoE 'make demo S=[0-9]+\.[0-9]+' -- README.md docs/\*.md | sort -u | cut -d= -f2); do
         make -s demo | grep -q "^make demo S=$slide " || { echo "slide $slide has no commands" && return 1; }
     done
