@@ -924,26 +924,21 @@ REFUSES(buffers_that_overlap_in_a_group, "ncclGroupEnd",
         "a call that writes to a buffer of another call", UNDEFINED, ncclInvalidUsage, GOES) {
     char *m = memory;
     ncclComm_t c = comms[0];
-    for (int i = 0; i < 5; i++) {
-        OK(ncclGroupStart());
-        if (i == 0)
-            OK(ncclRecv(m, 2, ncclFloat, 1, c, stream));
-        else if (i == 4)
-            OK(ncclSend(m + 7, 2, ncclFloat, 1, c, stream));
-        else
-            OK(ncclAllGather(m + 64, m, 1, ncclFloat, c, stream)); // writes 8 bytes
-        if (i == 4)
-            OK(ncclRecv(m, 2, ncclFloat, 1, c, stream));
-        else if (i == 0)
-            OK(ncclRecv(m + 7, 2, ncclFloat, 1, c, stream));
-        else if (i == 1)
-            OK(ncclAllReduce(m + 4, m + 8, 1, ncclFloat, ncclSum, c, stream));
-        else if (i == 2)
-            OK(ncclBcast(m + 7, 1, ncclChar, 1, c, stream));
-        else
-            OK(ncclReduce(m + 32, m + 64, 1, ncclFloat, ncclSum, 0, c, stream));
-        IS_REFUSED(ncclGroupEnd());
-    }
+#define ARE_REFUSED(first, second)                                                                 \
+    do {                                                                                           \
+        OK(ncclGroupStart());                                                                      \
+        OK(first);                                                                                 \
+        OK(second);                                                                                \
+        IS_REFUSED(ncclGroupEnd());                                                                \
+    } while (0)
+#define GATHER ncclAllGather(m + 64, m, 1, ncclFloat, c, stream) // writes 8 bytes
+    ARE_REFUSED(ncclRecv(m, 2, ncclFloat, 1, c, stream),
+                ncclRecv(m + 7, 2, ncclFloat, 1, c, stream));
+    ARE_REFUSED(ncclSend(m + 7, 2, ncclFloat, 1, c, stream),
+                ncclRecv(m, 2, ncclFloat, 1, c, stream));
+    ARE_REFUSED(GATHER, ncclAllReduce(m + 4, m + 8, 1, ncclFloat, ncclSum, c, stream));
+    ARE_REFUSED(GATHER, ncclBcast(m + 7, 1, ncclChar, 1, c, stream));
+    ARE_REFUSED(GATHER, ncclReduce(m + 32, m + 64, 1, ncclFloat, ncclSum, 0, c, stream));
 }
 
 REFUSES(group_with_a_wrong_call, "ncclGroupEnd", "a group in which a call failed", ERROR,

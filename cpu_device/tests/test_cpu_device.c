@@ -680,18 +680,14 @@ static void *copy_batches(void *none) {
     cudaStream_t s = NULL;
     int errors = cudaGetDevice(&device) || device != 0; // each thread has a current device
     errors += cudaSetDevice(1) || cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking);
-    for (int n = 0; n < BATCHES + 2; n++) {
+    for (int n = 0; n < BATCHES; n++) {
         struct buffer *b = &buffers[n % 2];
-        if (n >= 2) { // the copy of two batches ago
-            errors += cudaEventSynchronize(b->copied) != cudaSuccess;
-            sem_wait(&b->is_used);
-            errors += cudaStreamWaitEvent(s, b->used, 0) != cudaSuccess;
-        }
-        if (n >= BATCHES)
-            continue;
+        errors += cudaEventSynchronize(b->copied) != cudaSuccess; // the copy of two batches ago
         sem_post(&b->is_free);
         sem_wait(&b->is_full);
+        sem_wait(&b->is_used);
         errors +=
+            cudaStreamWaitEvent(s, b->used, 0) ||
             cudaMemcpyAsync(b->device, b->pinned, BATCH * sizeof(int), cudaMemcpyHostToDevice, s) ||
             cudaEventRecord(b->copied, s);
         sem_post(&b->is_queued);
@@ -715,6 +711,7 @@ static void threads_hand_batches_on(void) {
     cudaStream_t s = new_stream(cudaStreamNonBlocking);
     for (int i = 0; i < 2; i++) {
         buffers[i].pinned = pinned + i * BATCH;
+        sem_post(&buffers[i].is_used);
         buffers[i].copied = new_event(cudaEventDisableTiming);
         buffers[i].used = new_event(cudaEventDisableTiming);
         OK(cudaMalloc((void **)&buffers[i].device, BATCH * sizeof(int)));

@@ -2,9 +2,9 @@
 // message for each mistake in a variable or a file. test_published.c compares it with measurements.
 #include "../src/comm.h"
 #include "../src/gpu_rates.h"
+#include "again.h"
 #include "one_transfer.h"
 #include "test.h"
-#include <fcntl.h>
 
 static const double MIB = 1048576;
 static int all[CPU_MAX_DEVICES]; // devices 0, 1, ...
@@ -207,27 +207,15 @@ TEST(the_file_h100_is_the_model_h100) {
     assert_true(cpu_model->memory == 2970e9 && cpu_model->capacity == 79.6 * 1024 * MIB);
 }
 
-// Runs cpu_model_init in a child, which must end with one line that holds the words.
+// cpu_model_init must end another process with one line that holds the words.
 static void refused(const char *setting, const char *model, const char *words) {
-    int ends[2], status;
-    char text[600] = "";
-    assert_int_equal(pipe(ends), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        dup2(ends[1], 2);
-        set_variables((const char *[]){setting, model, NULL});
-        cpu_model_init();
-        _exit(0);
-    }
-    close(ends[1]);
-    size_t length = 0;
-    for (ssize_t n; (n = read(ends[0], text + length, sizeof text - 1 - length)) > 0;)
-        length += (size_t)n;
-    close(ends[0]);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    if (strncmp(text, "error: ", 7) || strcspn(text, "\n") + 1 != length || !strstr(text, words))
-        fail_msg("%s: not a line with \"%s\": %s", setting, words, text);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    char variables[450], text[600];
+    set_variables((const char *[]){NULL});
+    snprintf(variables, sizeof variables, "'%s' %s", setting, model ? model : "");
+    int status = run_again(variables, "init", text, sizeof text);
+    if (status != 1 || strncmp(text, "error: ", 7) || strcspn(text, "\n") + 1 != strlen(text) ||
+        !strstr(text, words))
+        fail_msg("%s: %d, not a line with \"%s\": %s", setting, status, words, text);
 }
 
 #define H100 "CPU_DEVICE_MODEL=h100"
@@ -288,16 +276,9 @@ TEST(mistakes_in_files_are_explained) {
 }
 
 TEST(without_a_model_the_device_computes) {
-    int status;
-    pid_t child = fork();
-    if (child == 0) {
-        cpu_model = NULL;
-        set_variables((const char *[]){NULL});
-        cpu_model_init();
-        _exit(cpu_model || !cpu_computes || cpu_model_devices() || !isinf(cpu_model_lost(0)));
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    char text[100];
+    set_variables((const char *[]){NULL});
+    assert_int_equal(run_again("", "init", text, sizeof text), 0);
     WITH(H100, "CPU_DEVICE_COMPUTE=1");
     assert_true(cpu_model && cpu_computes);
     WITH(H100, "CPU_DEVICE_COMPUTE=0");
@@ -322,6 +303,10 @@ static int remove_folder(void **state) {
     return rmdir(folder);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    if (argc > 1) { // a test runs the program again
+        cpu_model_init();
+        return cpu_model || !cpu_computes || cpu_model_devices() || !isinf(cpu_model_lost(0));
+    }
     return run_all_tests((struct around){make_folder, remove_folder});
 }

@@ -4,6 +4,7 @@
 // loops that skip or repeat elements, or depend on an order, give wrong results. LAUNCH_BLOCKS runs
 // the real blocks, whose threads can wait for each other.
 #pragma once
+#include "cpu_device/src/floats.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdint.h>
@@ -78,16 +79,8 @@ static inline unsigned __ballot_sync(unsigned, int predicate) {
 #define __popc __builtin_popcount
 #define power_of_2 exp2f // and the next one: common/kernels/gpu_launch.h
 #define reciprocal(x) (1 / (x))
-static inline float __uint_as_float(unsigned bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-static inline unsigned __float_as_uint(float x) {
-    unsigned bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
+#define __uint_as_float bits_to_float
+#define __float_as_uint float_to_bits
 
 // The functions of zoo/kernels/tensor_cores.h, which describes the matrices.
 static inline unsigned tf32_of(float x) {
