@@ -20,13 +20,11 @@ static FILE *file;
 
 // Appends a line for this process. One call writes it, so the lines of ranks do not mix.
 static void write_counts(void) {
-    char line[256];
-    int length = 0;
+    char line[256] = "";
     for (int i = 0; i < CPU_COUNTED; i++)
-        length += snprintf(line + length, sizeof line - (size_t)length, "%ld ", (long)counts[i]);
-    length += snprintf(line + length, sizeof line - (size_t)length, "%.9f\n",
-                       cpu_model ? cpu_moment() : 0.);
-    if (fwrite(line, 1, (size_t)length, file) < (size_t)length || fclose(file))
+        cpu_add_text(line, sizeof line, "%ld ", (long)counts[i]);
+    cpu_add_text(line, sizeof line, "%.9f\n", cpu_model ? cpu_moment() : 0.);
+    if (fputs(line, file) < 0 || fclose(file))
         perror("note: CPU_DEVICE_COUNTS");
 }
 

@@ -29,6 +29,14 @@ void cpu_fail(const char *format, ...) {
     exit(1);
 }
 
+void cpu_add_text(char *text, size_t size, const char *format, ...) {
+    size_t used = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + used, size - used, format, arguments);
+    va_end(arguments);
+}
+
 const char *cpu_system_error(int error) {
     static _Thread_local char text[160];
     struct rlimit addresses;
@@ -213,8 +221,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
     else
         snprintf(prop->name, sizeof prop->name, "CPU device (%s, %d core%s, %s, no GPU", processor,
                  prop->multiProcessorCount, prop->multiProcessorCount == 1 ? "" : "s", library);
-    size_t used = strlen(prop->name);
-    cpu_list_settings(prop->name + used, sizeof prop->name - used - 1);
+    cpu_list_settings(prop->name, sizeof prop->name - 1);
     strcat(prop->name, ")");
     size_t available;
     return cudaMemGetInfo(&available, &prop->totalGlobalMem);

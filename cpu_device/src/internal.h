@@ -32,6 +32,10 @@ __attribute__((format(printf, 1, 2), noreturn)) void cpu_fail(const char *format
 // thread overwrites it.
 const char *cpu_system_error(int error);
 
+// Adds to a text in an array of this size. Cuts what does not fit.
+__attribute__((format(printf, 3, 4))) void cpu_add_text(char *text, size_t size, const char *format,
+                                                        ...);
+
 // Returns new memory that holds zeros. Without memory, the program ends.
 void *cpu_new(size_t bytes);
 
@@ -147,8 +151,8 @@ long cpu_positive_number(const char *name, long otherwise);
 // settings.c. Ends the program if the environment has a misspelt variable of the CPU device.
 void cpu_check_settings(void);
 
-// Writes variables that are set, such as ", CPU_DEVICE_CHECK=1", without those that the device's
-// name shows in other words. Cuts the text if it does not fit.
+// Adds variables that are set, such as ", CPU_DEVICE_CHECK=1", without those that the device's name
+// shows in other words.
 void cpu_list_settings(char *text, size_t size);
 
 // Returns the bytes of a size such as 512, 64K, 64M or 2G, or 0 if the text is not a size.

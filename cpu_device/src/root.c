@@ -65,11 +65,10 @@ static void admit(struct root *r, int s, const struct hello *h, char *why) {
 
 // Writes which ranks are missing.
 static void name_missing(const struct root *r, char *why, double waited) {
-    size_t n = (size_t)snprintf(why, WHY_BYTES,
-                                "waited %.0f s: of %d ranks, these are missing:", waited, r->ranks);
-    for (int i = 0; i < r->ranks && n < WHY_BYTES - 8; i++)
+    snprintf(why, WHY_BYTES, "waited %.0f s: of %d ranks, these are missing:", waited, r->ranks);
+    for (int i = 0; i < r->ranks && strlen(why) < WHY_BYTES - 8; i++)
         if (r->sockets[i] < 0)
-            n += (size_t)snprintf(why + n, WHY_BYTES - n, " %d", i);
+            cpu_add_text(why, WHY_BYTES, " %d", i);
 }
 
 // Waits for all ranks. After a process with a wrong rank or number of ranks, collect waits up to 5

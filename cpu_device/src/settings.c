@@ -49,10 +49,7 @@ void cpu_check_settings(void) {
 }
 
 void cpu_list_settings(char *text, size_t size) {
-    size_t used = 0;
-    *text = 0;
-    for (int i = 0; i < SETTINGS && used < size; i++)
+    for (int i = 0; i < SETTINGS; i++)
         if (settings[i].is_shown && getenv(settings[i].name))
-            used += (size_t)snprintf(text + used, size - used, ", %s=%s", settings[i].name,
-                                     getenv(settings[i].name));
+            cpu_add_text(text, size, ", %s=%s", settings[i].name, getenv(settings[i].name));
 }

@@ -24,22 +24,21 @@ const char *cpu_describe_call(char text[96], const struct call *call) {
     static const char *const types[] = {"int8",   "uint8", "int32", "uint32", "int64",
                                         "uint64", "half",  "float", "double", "bfloat16"};
     static const char *const ops[] = {"sum", "prod", "max", "min", "avg"};
-    int n = snprintf(text, 96, "%s%s", cpu_is_connection(call) ? "the connection for " : "",
-                     kinds[call->kind]);
+    snprintf(text, 96, "%s%s", cpu_is_connection(call) ? "the connection for " : "",
+             kinds[call->kind]);
     if (call->kind == CALL_NONE || call->kind == CALL_SPLIT)
         return text;
-    n += snprintf(text + n, (size_t)(96 - n), " (count %llu, %s", (unsigned long long)call->count,
-                  types[call->type]);
+    cpu_add_text(text, 96, " (count %llu, %s", (unsigned long long)call->count, types[call->type]);
     if (call->kind == CALL_ALL_REDUCE || call->kind == CALL_REDUCE ||
         call->kind == CALL_REDUCE_SCATTER)
-        n += snprintf(text + n, (size_t)(96 - n), ", %s", ops[call->op]);
+        cpu_add_text(text, 96, ", %s", ops[call->op]);
     if (call->kind == CALL_BROADCAST || call->kind == CALL_REDUCE)
-        n += snprintf(text + n, (size_t)(96 - n), ", root %d", call->named);
+        cpu_add_text(text, 96, ", root %d", call->named);
     if (is_transfer(call))
-        n += snprintf(text + n, (size_t)(96 - n), ", %s rank %d",
-                      call->kind == CALL_SEND || call->kind == CALL_CONNECT_SEND ? "to" : "from",
-                      call->named);
-    snprintf(text + n, (size_t)(96 - n), ")");
+        cpu_add_text(text, 96, ", %s rank %d",
+                     call->kind == CALL_SEND || call->kind == CALL_CONNECT_SEND ? "to" : "from",
+                     call->named);
+    cpu_add_text(text, 96, ")");
     return text;
 }
 
@@ -100,18 +99,15 @@ static int is_silent(const struct ncclComm *c, int p) {
     return cpu_is_remote(&c->channels[p]) && cpu_now() - c->channels[p].heard > SILENT_SECONDS;
 }
 
-// Adds the silent ranks of this rank's host to why, which has n characters. Returns the new number.
-static int list_silent(char why[WHY_BYTES], int n, const struct ncclComm *c, int rank) {
-    n += snprintf(why + n, (size_t)(WHY_BYTES - n), "; nothing heard for %.0f s from",
-                  cpu_now() - c->channels[rank].heard);
-    for (int p = rank; p < c->ranks && n < WHY_BYTES; p++)
+// Adds the silent ranks of this rank's host to why.
+static void list_silent(char why[WHY_BYTES], const struct ncclComm *c, int rank) {
+    cpu_add_text(why, WHY_BYTES, "; nothing heard for %.0f s from",
+                 cpu_now() - c->channels[rank].heard);
+    for (int p = rank; p < c->ranks; p++)
         if (c->peers[p].host == c->peers[rank].host && is_silent(c, p))
-            n += snprintf(why + n, (size_t)(WHY_BYTES - n), "%s rank %d", p > rank ? "," : "",
-                          c->peers[p].named);
-    if (n < WHY_BYTES)
-        n += snprintf(why + n, (size_t)(WHY_BYTES - n),
-                      " on %s, so the node or its network may be down", c->peers[rank].host_name);
-    return n;
+            cpu_add_text(why, WHY_BYTES, "%s rank %d", p > rank ? "," : "", c->peers[p].named);
+    cpu_add_text(why, WHY_BYTES, " on %s, so the node or its network may be down",
+                 c->peers[rank].host_name);
 }
 
 // Writes why this rank waits: its call, and the ranks that are silent, in no call or in a different
@@ -119,11 +115,11 @@ static int list_silent(char why[WHY_BYTES], int n, const struct ncclComm *c, int
 static int explain_wait(char why[WHY_BYTES], const struct cpu_wait *w) {
     struct ncclComm *c = w->comm;
     char call[96];
-    int n = snprintf(why, WHY_BYTES, "rank %d waits in %s for %.0f s", c->named,
-                     cpu_describe_call(call, w->call), fmin(cpu_now() - w->since, cpu_timeout()));
+    snprintf(why, WHY_BYTES, "rank %d waits in %s for %.0f s", c->named,
+             cpu_describe_call(call, w->call), fmin(cpu_now() - w->since, cpu_timeout()));
     int silent = 0;
     pthread_mutex_lock(&c->lock);
-    for (int p = 0; p < c->ranks && n < WHY_BYTES; p++) {
+    for (int p = 0; p < c->ranks; p++) {
         const struct call *theirs = &c->channels[p].seat->waits_in;
         if (p == c->rank || (is_transfer(w->call) && p != w->peer))
             continue;
@@ -132,12 +128,13 @@ static int explain_wait(char why[WHY_BYTES], const struct cpu_wait *w) {
             for (int q = 0; q < p; q++)
                 first = c->peers[q].host == c->peers[p].host && is_silent(c, q) ? q : first;
             silent = 1;
-            n = first == p ? list_silent(why, n, c, p) : n;
+            if (first == p)
+                list_silent(why, c, p);
         } else if (p == w->peer || !cpu_same_call(theirs, w->call)) {
             int elsewhere = theirs->kind && theirs->comm != c->name;
-            n += snprintf(why + n, (size_t)(WHY_BYTES - n), "; rank %d is in %s%s",
-                          c->peers[p].named, cpu_describe_call(call, theirs),
-                          elsewhere ? " of another communicator" : "");
+            cpu_add_text(why, WHY_BYTES, "; rank %d is in %s%s", c->peers[p].named,
+                         cpu_describe_call(call, theirs),
+                         elsewhere ? " of another communicator" : "");
         }
     }
     pthread_mutex_unlock(&c->lock);
