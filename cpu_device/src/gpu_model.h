@@ -7,35 +7,15 @@
 #pragma once
 #include <stddef.h>
 
-// All times are in seconds, all rates in bytes or operations per second.
+// ../h100.model explains the members after the name. Here, all times are in seconds, and all rates
+// in bytes or operations per second.
 struct cpu_model {
     char name[32];
-    double capacity; // bytes of device memory
-    // The host.
-    double launch_call;     // of a call that queues a kernel or a copy
-    double product_call;    // of a call that queues a matrix product
-    double event_call;      // of a call that records an event or makes a stream wait for one
-    double collective_call; // of a call of NCCL
-    double graph_node;      // for each operation of a graph, in a call that launches the graph
-    double wake;            // from the end of the work until a host that waits for it continues
-    // The device.
-    double latency;          // from the end of the call to the operation's start, on an idle stream
-    double gap;              // between two operations of a stream
-    double graph_gap;        // between two operations of a graph
-    double memory;           // rate at which kernels read and write device memory
-    double fp32, tf32, bf16; // rates of large matrix products
-    double instructions;     // of threads per second, of any kind
-    double threads;          // that the device holds at the same time
-    double wait;             // of a thread for what it loads from memory
-    double kernel;           // fixed time of a kernel
-    double product;          // fixed time of a matrix product
-    double pcie;             // rate of copies between pinned host memory and device
-    double pageable;         // the same for pageable memory, which the host copies once more
-    // Between devices. Rates are those of one device, in one direction.
-    double link, link_latency;       // inside a node, and the latency of one step
-    double pair;                     // of a single send inside a node, up to 68 MB
-    double network, network_latency; // between nodes; each device has its own network interface
-    double nvls;                     // rate of sums in the switch of a node; 0: it cannot sum
+    double capacity;
+    double launch_call, product_call, event_call, collective_call, graph_node, wake;
+    double latency, gap, graph_gap, memory, fp32, tf32, bf16, instructions, threads, wait, kernel;
+    double product, pcie, pageable;
+    double link, pair, link_latency, network, network_latency, nvls;
 };
 
 // The model, or NULL. cpu_model_init sets it from the environment. If a variable has a wrong value,

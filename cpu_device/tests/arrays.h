@@ -3,7 +3,6 @@
 // is far from all others. New arrays are filled with the same bytes.
 #pragma once
 #include "random.h"
-#include "sanitized.h"
 #include "test.h"
 #include <cuda_runtime.h>
 

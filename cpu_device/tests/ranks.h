@@ -6,7 +6,6 @@
 // The ranks share memory with flags, which they post and wait for, so no test has to guess how long
 // something takes. Every wait has a time limit.
 #pragma once
-#include "sanitized.h"
 #include "test.h"
 #include <cuda_runtime.h>
 #include <nccl.h>

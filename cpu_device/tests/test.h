@@ -22,6 +22,17 @@
 // The functions of tests, and others with a given form, need not use each of their parameters.
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
+// Whether this is a build with a sanitizer, in which a test leaves out what only repeats lines.
+#ifndef __has_feature // gcc does not have it
+#define __has_feature(name) 0
+#endif
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer) ||                         \
+    defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
+
 enum { MOST_TESTS = 150 };
 static struct CMUnitTest tests[MOST_TESTS];
 static int test_count;

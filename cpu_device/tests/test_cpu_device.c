@@ -5,7 +5,6 @@
 // (see ALONE), with its name as the argument of the program.
 #include "../src/internal.h"
 #include "again.h"
-#include "sanitized.h"
 #include <cublas_v2.h>
 #include <nccl.h>
 #include <semaphore.h>

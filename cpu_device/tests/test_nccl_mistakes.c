@@ -1,6 +1,6 @@
 // Tests of mistakes of one rank or of all ranks: each must be reported with its reason.
+#include "kernels.h"
 #include "ranks.h"
-#include <cpu_device.h>
 
 struct wrong_call {
     enum collective which;
@@ -140,10 +140,6 @@ TEST(messages_name_the_ranks_of_a_split_as_in_the_first_communicator) {
 // come to its send: it loads a kernel, and for that it waits for its stream, which waits for x.
 static int merges;
 
-static void run_nothing(void *none) {
-    (void)none;
-}
-
 static void wait_for_connections(int rank) {
     setenv("CPU_DEVICE_CHAOS", "1", 1);
     setenv("CPU_DEVICE_TIMEOUT", SANITIZED ? "10" : "3", 1);
@@ -166,7 +162,7 @@ static void wait_for_connections(int rank) {
     } else {
         OK(ncclRecv(y, 10, ncclFloat, 0, comm, stream));
         barrier(2);
-        OK(cpu_launch(stream, run_nothing, "", 1));
+        launch_nothing(stream);
         result = ncclSend(y, 20, ncclFloat, 0, comm, stream);
     }
     if (merges) {
