@@ -58,7 +58,7 @@ static cudaError_t copy(const char *name, void *dst, const void *src, size_t cou
     cudaError_t error = cpu_enter();
     if (error || count == 0)
         return cpu_error(error);
-    if (waits && (error = cpu_capture_forbids_copy()))
+    if (waits && (error = cpu_capture_forbids(CPU_COPY_CALL, NULL)))
         return cpu_error(error);
     if ((unsigned)kind > cudaMemcpyDefault)
         return cpu_error(cudaErrorInvalidMemcpyDirection);
@@ -76,7 +76,7 @@ static cudaError_t copy(const char *name, void *dst, const void *src, size_t cou
     int staged = waits && to_device && pageable && !cpu_model; // the model has no staging buffer
     if (staged && (error = cudaStreamSynchronize(NULL)))
         return error;
-    if (pageable && !on_device && (error = cpu_capture_forbids_pageable(stream)))
+    if (pageable && !on_device && (error = cpu_capture_forbids(CPU_PAGEABLE_COPY, stream)))
         return cpu_error(error);
     cpu_needs((struct cpu_cost){.kind = on_device   ? CPU_COPY_ON_DEVICE
                                         : pageable  ? CPU_COPY_PAGEABLE

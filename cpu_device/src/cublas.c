@@ -47,7 +47,7 @@ cublasStatus_t cublasCreate(cublasHandle_t *handle) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (!handle)
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (cpu_enter() || cpu_capture_forbids_call()) // it allocates
+    if (cpu_enter() || cpu_capture_forbids(CPU_UNSAFE_CALL, NULL)) // it allocates
         return CUBLAS_STATUS_NOT_INITIALIZED;
     pthread_once(&once, begin);
     struct cublasContext *made = cpu_new(sizeof *made);

@@ -189,11 +189,7 @@ static cudaError_t finish_event(cudaEvent_t event, int wait) {
     pthread_mutex_unlock(&cpu_lock);
     if (error)
         return cpu_error(error);
-    if (wait)
-        cpu_host_goes_on("cudaEventSynchronize", since);
-    if (fails)
-        return cpu_error(cudaErrorLaunchFailure);
-    return done ? cudaSuccess : cudaErrorNotReady;
+    return cpu_answer(wait ? "cudaEventSynchronize" : NULL, since, fails, done);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {

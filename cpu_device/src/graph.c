@@ -92,26 +92,16 @@ cudaError_t cpu_capture_forbids_waiting(struct CUstream_st *s) {
     return forbids_unsafe_calls();
 }
 
-cudaError_t cpu_capture_forbids_call(void) {
+cudaError_t cpu_capture_forbids(enum cpu_captured_call call, cudaStream_t stream) {
+    cudaError_t error = cudaSuccess;
     pthread_mutex_lock(&cpu_lock);
-    cudaError_t error = forbids_unsafe_calls();
-    pthread_mutex_unlock(&cpu_lock);
-    return error;
-}
-
-cudaError_t cpu_capture_forbids_copy(void) {
-    pthread_mutex_lock(&cpu_lock);
-    cudaError_t error = graphs ? cpu_capture_forbids_waiting(cpu_resolve(NULL)) : cudaSuccess;
-    pthread_mutex_unlock(&cpu_lock);
-    return error;
-}
-
-cudaError_t cpu_capture_forbids_pageable(cudaStream_t stream) {
-    pthread_mutex_lock(&cpu_lock);
-    struct CUstream_st *s = cpu_resolve(stream);
-    cudaError_t error = s && s->capture && !s->capture->invalid
-                            ? cpu_invalidate(s->capture, cudaErrorStreamCaptureUnsupported)
-                            : cudaSuccess;
+    struct CUstream_st *s = graphs ? cpu_resolve(stream) : NULL;
+    if (call == CPU_UNSAFE_CALL)
+        error = forbids_unsafe_calls();
+    else if (call == CPU_COPY_CALL)
+        error = cpu_capture_forbids_waiting(s);
+    else if (s && s->capture && !s->capture->invalid)
+        error = cpu_invalidate(s->capture, cudaErrorStreamCaptureUnsupported);
     pthread_mutex_unlock(&cpu_lock);
     return error;
 }

@@ -125,12 +125,11 @@ void cpu_drain_device(int device);
 // does not count this as a wait, so a program that relies on it is reported.
 void cpu_wait_unnoticed(cudaStream_t stream);
 
-// Return an error, after invalidating captures, if a capture forbids this thread a call that may be
-// unsafe (such as cudaMalloc), cudaMemcpy, or a copy of pageable memory in this stream. Called
+// Returns an error, after invalidating captures, if a capture forbids this thread a call that may
+// be unsafe (such as cudaMalloc), cudaMemcpy, or a copy of pageable memory in this stream. Called
 // without cpu_lock.
-cudaError_t cpu_capture_forbids_call(void);
-cudaError_t cpu_capture_forbids_copy(void);
-cudaError_t cpu_capture_forbids_pageable(cudaStream_t stream);
+enum cpu_captured_call { CPU_UNSAFE_CALL, CPU_COPY_CALL, CPU_PAGEABLE_COPY };
+cudaError_t cpu_capture_forbids(enum cpu_captured_call call, cudaStream_t stream);
 
 // Returns seconds of a monotonic clock.
 double cpu_now(void);

@@ -295,7 +295,7 @@ static int take_pages(const struct allocation *a) {
 cudaError_t cpuDeviceMalloc(void **pointer, size_t size, const char *what, const char *file,
                             int line) {
     cudaError_t error = cpu_begin(pointer != NULL);
-    if (error || (error = cpu_capture_forbids_call()))
+    if (error || (error = cpu_capture_forbids(CPU_UNSAFE_CALL, NULL)))
         return cpu_error(error);
     *pointer = NULL;
     if (size == 0)
@@ -352,7 +352,7 @@ static struct allocation *take_out(struct allocation **list, const void *pointer
 
 cudaError_t cudaFree(void *pointer) {
     cudaError_t error = cpu_enter();
-    if (error || !pointer || (error = cpu_capture_forbids_call()))
+    if (error || !pointer || (error = cpu_capture_forbids(CPU_UNSAFE_CALL, NULL)))
         return cpu_error(error);
     struct allocation *a = take_out(&device_list, pointer);
     free(a);
@@ -390,7 +390,7 @@ void cpu_guard_pinned(void) {
 
 cudaError_t cudaMallocHost(void **pointer, size_t size) {
     cudaError_t error = cpu_begin(pointer != NULL);
-    if (error || (error = cpu_capture_forbids_call()))
+    if (error || (error = cpu_capture_forbids(CPU_UNSAFE_CALL, NULL)))
         return cpu_error(error);
     struct allocation *a = cpu_new(sizeof *a);
     a->device = PINNED;
@@ -412,7 +412,7 @@ cudaError_t cudaMallocHost(void **pointer, size_t size) {
 
 cudaError_t cudaFreeHost(void *pointer) {
     cudaError_t error = cpu_enter();
-    if (error || !pointer || (error = cpu_capture_forbids_call()))
+    if (error || !pointer || (error = cpu_capture_forbids(CPU_UNSAFE_CALL, NULL)))
         return cpu_error(error);
     struct allocation *a = take_out(&pinned_list, pointer);
     if (!a)

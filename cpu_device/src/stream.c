@@ -403,12 +403,15 @@ static void host_waits_for(struct CUstream_st *s) {
     free(clock);
 }
 
-void cpu_host_goes_on(const char *call, double since) {
-    cpu_count(CPU_WAITS, 1);
-    if (cpu_model)
+cudaError_t cpu_answer(const char *call, double since, int fails, int done) {
+    cpu_count(CPU_WAITS, call != NULL);
+    if (call && cpu_model)
         cpu_host_moves_to(moment + cpu_model->wake);
-    if (cpu_tracing)
+    if (call && cpu_tracing)
         cpu_trace_host(call, since, cpu_moment());
+    return cpu_error(fails          ? cudaErrorLaunchFailure
+                     : done || call ? cudaSuccess
+                                    : cudaErrorNotReady);
 }
 
 // The common part of cudaStreamSynchronize (wait is 1) and cudaStreamQuery (wait is 0). The work of
@@ -439,11 +442,7 @@ static cudaError_t finish(cudaStream_t stream, int wait) {
     pthread_mutex_unlock(&cpu_lock);
     if (error)
         return cpu_error(error);
-    if (wait)
-        cpu_host_goes_on("cudaStreamSynchronize", since);
-    if (failed)
-        return cpu_error(cudaErrorLaunchFailure);
-    return done || wait ? cudaSuccess : cudaErrorNotReady;
+    return cpu_answer(wait ? "cudaStreamSynchronize" : NULL, since, failed, done);
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
@@ -480,11 +479,10 @@ cudaError_t cudaDeviceSynchronize(void) {
         error = cpu_capture_forbids_waiting(NULL);
         pthread_mutex_unlock(&cpu_lock);
     }
-    if (!error) {
-        cpu_drain_device(cpu_current_device());
-        cpu_host_goes_on("cudaDeviceSynchronize", since);
-    }
-    return cpu_error(!error && failed ? cudaErrorLaunchFailure : error);
+    if (error)
+        return cpu_error(error);
+    cpu_drain_device(cpu_current_device());
+    return cpu_answer("cudaDeviceSynchronize", since, failed, 1);
 }
 
 // The end: after an error, and at exit.

@@ -93,11 +93,12 @@ void cpu_release_record(struct record *r);
 // cpu_lock.
 void cpu_execute(struct CUstream_st *s, struct operation *op);
 
-// With or without cpu_lock: add the time of a call to the modelled time of the calling thread, and
-// note that the host has waited in a call since this time, after which it takes a moment to
-// continue.
+// Adds the time of a call to the modelled time of the calling thread, with or without cpu_lock.
 void cpu_call_takes(double seconds);
-void cpu_host_goes_on(const char *call, double since);
+
+// Ends a call that has waited since this time, after which the host takes a moment to continue, or
+// that has only asked (call is NULL). Called without cpu_lock.
+cudaError_t cpu_answer(const char *call, double since, int fails, int done);
 
 // Captures (graph.c).
 
