@@ -37,29 +37,27 @@ int cpu_await_socket(int socket, short events, double deadline) {
     return -1;
 }
 
-int cpu_send_all(int socket, const void *data, size_t bytes, double deadline) {
+// event: POLLOUT sends the bytes, POLLIN receives them.
+static int move_all(int socket, short event, char *data, size_t bytes, double deadline) {
     for (size_t done = 0; done < bytes;) {
-        if (cpu_await_socket(socket, POLLOUT, deadline))
+        if (cpu_await_socket(socket, event, deadline))
             return -1;
-        ssize_t n =
-            send(socket, (const char *)data + done, bytes - done, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n < 0 && errno != EAGAIN && errno != EINTR)
+        ssize_t n = event == POLLOUT
+                        ? send(socket, data + done, bytes - done, MSG_NOSIGNAL | MSG_DONTWAIT)
+                        : recv(socket, data + done, bytes - done, MSG_DONTWAIT);
+        if ((n == 0 && event == POLLIN) || (n < 0 && errno != EAGAIN && errno != EINTR))
             return -1;
         done += n > 0 ? (size_t)n : 0;
     }
     return 0;
 }
 
+int cpu_send_all(int socket, const void *data, size_t bytes, double deadline) {
+    return move_all(socket, POLLOUT, (char *)data, bytes, deadline);
+}
+
 int cpu_receive_all(int socket, void *data, size_t bytes, double deadline) {
-    for (size_t done = 0; done < bytes;) {
-        if (cpu_await_socket(socket, POLLIN, deadline))
-            return -1;
-        ssize_t n = recv(socket, (char *)data + done, bytes - done, MSG_DONTWAIT);
-        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-            return -1;
-        done += n > 0 ? (size_t)n : 0;
-    }
-    return 0;
+    return move_all(socket, POLLIN, data, bytes, deadline);
 }
 
 static int has_prefix(const char *name, const char *list, int exact) {

@@ -93,43 +93,37 @@ static void kill_victim(void) {
 
 static void lose_a_rank(int rank) {
     enum { COUNT = 100003, TIMES = 3 };
-    int n = rank_count, killer = (death.victim + 1) % n;
+    int n = rank_count, killer = (death.victim + 1) % n, inside = death.moment == INSIDE;
     char name[20];
     snprintf(name, sizeof name, "rank %d", death.victim);
     enter(n, rank);
     float *x = new_floats((size_t)n * COUNT, 1), *y = new_floats((size_t)n * COUNT, 1);
-    cudaError_t error = cudaSuccess;
-    if (death.moment != INSIDE) {
+    if (!inside)
         barrier(n);
-        if (death.moment == BEFORE && rank == death.victim)
-            raise(SIGKILL);
-        if (death.moment == BEFORE) {
-            rendezvous->killed_at = clock_now();
-            await_death(death.victim);
-        }
-        if (rank == death.victim)
-            await(DONE, 1); // which does not come
-        ncclResult_t result = call(death.which, x, y, COUNT, ncclFloat, ncclSum,
-                                   (death.victim + 1) % n, comm, stream);
-        CHECK(result == ncclSuccess || (result == ncclRemoteError && death.moment == BEFORE),
+    if (death.moment == BEFORE && rank == death.victim)
+        raise(SIGKILL);
+    if (death.moment == BEFORE) {
+        rendezvous->killed_at = clock_now();
+        await_death(death.victim);
+    }
+    if (rank == death.victim && !inside)
+        await(DONE, 1); // which does not come
+    cudaError_t error = cudaSuccess;
+    ncclResult_t result = ncclSuccess;
+    for (int times = 0; !error && !result && (inside || !times); times++) {
+        result = call(death.which, x, y, COUNT, ncclFloat, ncclSum, inside ? death.victim : killer,
+                      comm, stream);
+        CHECK(result == ncclSuccess ||
+                  (result == ncclRemoteError && death.moment != WHILE_OTHERS_WAIT),
               "the call returned %d: %s", result, ncclGetLastError(comm));
         post(CALLED);
         if (death.moment == WHILE_OTHERS_WAIT && rank == killer) {
             await(CALLED, n - 1);
             kill_victim();
         }
-        error = cudaStreamSynchronize(stream);
-    }
-    for (int times = 0; death.moment == INSIDE && !error; times++) {
-        ncclResult_t result =
-            call(death.which, x, y, COUNT, ncclFloat, ncclSum, death.victim, comm, stream);
-        CHECK(result == ncclSuccess || result == ncclRemoteError, "the call returned %d: %s",
-              result, ncclGetLastError(comm));
-        if (times == TIMES && rank == killer)
+        if (inside && rank == killer && times == TIMES)
             kill_victim();
         error = cudaStreamSynchronize(stream);
-        if (result == ncclRemoteError)
-            break;
     }
     double now = clock_now();
     CHECK(error == cudaErrorLaunchFailure, "the stream's error is %d", error);
