@@ -43,6 +43,18 @@ static struct {
 } watch = {
     .lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP}; // the thread that holds it may lock it again
 
+static char last_line[2048]; // that end_rank prints
+
+// Ends the process. exit could wait for kernels that never end. fprintf is not safe in a handler of
+// SIGALRM, and write is.
+__attribute__((noreturn)) static void end_rank(int signal) {
+    (void)signal;
+    alarm(10); // ends the process if stderr is blocked
+    ssize_t written = write(STDERR_FILENO, last_line, strlen(last_line));
+    (void)written;
+    _exit(1);
+}
+
 // The caller holds the lock and keeps it, so the process prints and saves nothing after this line.
 __attribute__((noreturn, format(printf, 2, 3))) static void give_up(long number, const char *format,
                                                                     ...) {
@@ -52,20 +64,10 @@ __attribute__((noreturn, format(printf, 2, 3))) static void give_up(long number,
     va_start(arguments, format);
     vsnprintf(why, sizeof why, format, arguments);
     va_end(arguments);
-    alarm(10); // ends the process if stderr is blocked
-    fprintf(stderr, "error (%s): %s (step %ld, collective %ld, %.*s at %s:%d)\n", error_origin(),
-            why, c->step, number, CALL_NAME(c->call), c->file, c->line);
-    _exit(1); // exit could wait for kernels that never end
-}
-
-static char no_answer[256]; // the error line of end_hanging
-
-// Ends the process while a call of CUDA hangs. In a signal handler, only some functions are safe:
-// write is, and fprintf is not.
-static void end_hanging(int signal) {
-    (void)signal;
-    alarm(10); // ends the process if stderr is blocked
-    _exit(write(STDERR_FILENO, no_answer, strlen(no_answer)) < 0 ? 2 : 1);
+    snprintf(last_line, sizeof last_line,
+             "error (%s): %s (step %ld, collective %ld, %.*s at %s:%d)\n", error_origin(), why,
+             c->step, number, CALL_NAME(c->call), c->file, c->line);
+    end_rank(0);
 }
 
 // Returns NCCL's last warning after "; ", or an empty text. The CPU device warns of ranks that it
@@ -124,7 +126,7 @@ static void *watchdog(void *unused) {
             check_limit(watch.queued, watch.called);
         } else {
             // The first launch of a kernel loads it. If a collective never ends, CUDA may wait for
-            // it then, and keep look() waiting, too. Then end_hanging ends the process.
+            // it then, and keep look() waiting, too.
             alarm(ceil(newest->limit));
             look();
             alarm(0);
@@ -191,8 +193,8 @@ void end_collective(ncclResult_t result, cudaStream_t stream) {
 static void look_first(void) {
     pthread_mutex_lock(&watch.lock);
     look();
-    signal(SIGALRM, SIG_DFL);
-    alarm(10); // again, because the thread may have switched off the alarm of fail
+    *last_line = 0; // fail prints its own
+    alarm(10);      // again, because the thread may have switched off the alarm of fail
 }
 
 void wait_for(cudaStream_t stream) {
@@ -222,9 +224,9 @@ void watch_comm(ncclComm_t comm) {
 void start_watchdog(double join_timeout, double step_timeout) {
     pthread_t thread;
     // The handler works once: the next alarm ends the process.
-    struct sigaction once = {.sa_handler = end_hanging, .sa_flags = SA_RESETHAND | SA_NODEFER};
+    struct sigaction once = {.sa_handler = end_rank, .sa_flags = SA_RESETHAND | SA_NODEFER};
     snprintf(
-        no_answer, sizeof no_answer,
+        last_line, sizeof last_line,
         "error (%s): a call of CUDA does not return: a rank is stuck, or the network is down\n",
         error_origin());
     sigaction(SIGALRM, &once, NULL);

@@ -6,6 +6,10 @@
 // A blocking call may never return when a rank has died, so the thread watches the calls, too. It
 // ends the process, and then the driver stops the kernels of the process. It does not call
 // ncclCommAbort, which can hang in this case (NCCL's issues 863 and 1777).
+//
+// The process ends in one way: a line on stderr, and _exit. SIGALRM does the same when CUDA keeps
+// the thread itself waiting. When another call fails first, fail() lets the watchdog look for a
+// collective that is the cause.
 #pragma once
 #include <cuda_runtime.h>
 #include <nccl.h>

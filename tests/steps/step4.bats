@@ -140,6 +140,13 @@ gives_up_after() { # SECONDS RANK...
     rank_says 0 "a call of CUDA does not return: a rank is stuck, or the network is down$"
 }
 
+@test "the watchdog also ends a rank whose exit never ends" {
+    changed ./program 4 train.c '1s,^,#include <stdlib.h>\n#include <unistd.h>\nstatic void wait_forever(void) { for (;;) pause(); }\n,;s/^( *)stop_on_signals.*/&\n\1atexit(wait_forever);\n\1fail("a mistake");/'
+    start_ranks 1 ./program
+    ranks_end 15 1 0
+    rank_says 0 "a mistake$"
+}
+
 # Rank 1 of 2 gets the signal when all work before the all-reduce of this layer is done. Rank 0 continues until its queues are
 # full, and then waits in some call.
 @test "a rank far ahead of a dead or stuck rank also ends in time" {
