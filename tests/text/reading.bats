@@ -12,6 +12,8 @@ setup() {
     [ -z "$(sed '/the limit is\|has at most/d' <<<"$stderr")" ] # make style prints these
     run tools/author/reading.sh
     [ "$(grep -c '^ *[1-9] ' <<<"$output")" = 9 ]
+    # Step 2 lists files of its folder only. Each line of these is one to read, or one to skip.
+    [ "$(awk '$1 == 2 { print $2 + $4 }' <<<"$output")" = "$(cat 02_*/[!t]*.[ch] | wc -l)" ]
 }
 
 @test "the READMEs show the current reading lists" {

@@ -1,6 +1,6 @@
 #!/bin/bash
-# reading.sh: prints the files of each step that readers must read in addition to the changes of train.c, and the files that they
-# may skip, with numbers of lines. Exits with 1 if a step asks for more than 450 lines, or for more than 25 minutes at a first
+# reading.sh: prints the files of each step that readers must read in addition to the changes of train.c, with numbers of lines,
+# and how many other lines the files of its folder have. Exits with 1 if a step asks for more than 450 lines, or for more than 25 minutes at a first
 # reading, if a function in the folder of a step has more than 40 lines, or if a file or function is missing.
 # reading.sh --write puts the lists into the READMEs.
 set -u
@@ -160,6 +160,7 @@ show() { # STEP: prints its list in Markdown
     printf '**To read**, in this order, about %d minutes with this text:\n\n%s' "$(first_minutes)" "$text"
     show_entries "$1" "$second"
     [ -z "$text" ] || printf '\n**At a second reading**, about %d minutes more:\n\n%s' "$(minutes "$total")" "$text"
+    ! grep "^$1|$folder/" <<<"$entries" | grep -qv '|all|\|/train\.c|' || skipped+=("the rest of these files")
     files=$(skipped_files "$folder")
     for file in $files; do
         if [[ $files != *"${file%.?}.c"*"${file%.?}.h"* ]]; then
@@ -205,7 +206,7 @@ check_functions() { # FILE
 }
 echo 'step  must read  most  may skip  files to read (lines)'
 for folder in 0*_*; do
-    n=${folder:1:1} sum=0 files=''
+    n=${folder:1:1} sum=0 read=0 files=''
     while IFS='|' read -r step file functions what; do
         if [ "$step" != "$n" ] || [ "$file" = changes ]; then continue; fi
         if [ ! -f "$file" ]; then
@@ -217,12 +218,13 @@ for folder in 0*_*; do
         for name in $([ "$functions" = all ] || echo "${functions//,/ }"); do
             grep -q "^$name " <<<"$found" || complain "tools/author/reading.sh: $file has no function $name"
         done
+        [[ $file != "$folder"/* || $file == */train.c ]] || read=$((read + lines))
         sum=$((sum + lines)) files="$files${files:+, }$file ($lines)"
     done <<<"$entries"
     for file in "$folder"/*.[ch]; do
         check_functions "$file"
     done
-    skip=$(skipped_files "$folder" | xargs -r cat | wc -l)
+    skip=$(($(find "$folder" -maxdepth 1 -name '*.[ch]' ! -name train.c -exec cat {} + | wc -l) - read))
     printf '%4d %10d %5d %9d  %s\n' "$n" $sum $most_lines "$skip" "$files"
     show_entries "$n" "$first"
     [ "$(first_minutes)" -le $most_minutes ] || complain "step $n asks for $(first_minutes) minutes; the limit is $most_minutes"
