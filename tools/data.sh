@@ -207,7 +207,7 @@ rmdir "$folder" 2>/dev/null
 if [ -n "$own" ]; then
     [[ $reason == curl* ]] && echo "error: $reason" >&2 && exit 1
     echo "error: $variable=$own has no correct copy of $title. It must be the URL of a folder, such as" \
-        "file:///scratch/$set, with $wanted" >&2
+        "file:///scratch/$set, with $wanted, or train with $instead" >&2
     exit 1
 fi
 # With some of the files there, programs would still read those.
