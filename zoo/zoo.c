@@ -20,6 +20,8 @@ static double hidden_dropout; // after each hidden layer of the MLP
 
 static void dense_appended(struct model *m, struct layer *l) {
     int hidden = l->kind == &dense_relu;
+    if (zoo_model(m) && zoo_model(m)->open)
+        fail("a dense layer can be no inner layer: append a linear one");
     layer_appended(m, l); // may change the kind
     if (!hidden || !(hidden_dropout > 0))
         return;
