@@ -524,6 +524,7 @@ static void for_each_example(void (*check)(const struct model *m, int b)) {
         struct model m = {.out = current->in};
         build(&m, current->text);
         check(&m, current->b);
+        free(m.more);
         assert_int_equal(free_arrays_and_reset_type(NULL), 0);
     }
     current = NULL;
