@@ -57,20 +57,10 @@ static void end_run(int signal) {
     kill_local_ranks_later();
 }
 
-// Passes signals on to the ranks. SIGTERM, SIGINT and SIGHUP also end the run.
-static void handle_signals(int signals) {
-    for (int signal; (signal = read_signal(signals));) {
-        if (ends_run(signal))
-            end_run(signal);
-        if (signal != SIGCHLD)
-            signal_local_ranks(signal);
-    }
-}
-
 static void wait_for_events(int signals) {
     const struct pollfd fds[] = {{.fd = signals, .events = POLLIN}};
     poll_with_outputs(fds, 1, kill_is_pending() ? 100 : -1);
-    handle_signals(signals);
+    pass_signals(signals, end_run);
 }
 
 // Starts the ranks, and starts them again when all have ended after a failure. Returns -1 until the

@@ -44,23 +44,6 @@ int open_signals(void) {
     return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-int ends_run(int signal) {
-    return signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
-}
-
-int read_signal(int signals) {
-    struct signalfd_siginfo info;
-    while (read(signals, &info, sizeof info) == sizeof info) {
-        int signal = (int)info.ssi_signo;
-        enum request request = ends_run(signal) ? count_request() : FIRST_REQUEST;
-        if (request == FIRST_REQUEST)
-            return signal;
-        if (request == SECOND_REQUEST)
-            exit(128 + signal);
-    }
-    return 0;
-}
-
 // Handles all signals again as the parent of the launcher wanted.
 static void restore_signals(void) {
     signal(SIGCHLD, sigchld_before);
@@ -161,10 +144,27 @@ int local_ranks_left(void) {
     return left;
 }
 
-void signal_local_ranks(int signal) {
+static void signal_local_ranks(int signal) {
     for (int i = 0; i < launch_opt.nproc; i++)
         if (pids[i])
             kill(-pids[i], signal);
+}
+
+void pass_signals(int signals, void (*end_run)(int signal)) {
+    struct signalfd_siginfo info;
+    while (read(signals, &info, sizeof info) == sizeof info) {
+        int signal = (int)info.ssi_signo;
+        if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP) {
+            enum request request = count_request();
+            if (request == SECOND_REQUEST)
+                exit(128 + signal);
+            if (request != FIRST_REQUEST)
+                continue;
+            end_run(signal);
+        }
+        if (signal != SIGCHLD)
+            signal_local_ranks(signal);
+    }
 }
 
 static void set_kill_time(void) {

@@ -17,16 +17,14 @@ extern struct local_ranks {
 void start_clean(void);
 
 // Blocks SIGCHLD and the signals that the launcher passes on to its ranks, unless its parent
-// ignores them. Returns the descriptor from which read_signal reads them, together with all other
+// ignores them. Returns the descriptor from which pass_signals reads them, together with all other
 // events.
 int open_signals(void);
 
-// Returns the next signal that has arrived, or 0 if there is none. Skips a signal that ends the run
-// if it repeats the request of an earlier one. A second request ends this launcher at once.
-int read_signal(int signals);
-
-// Returns 1 for SIGTERM, SIGINT and SIGHUP.
-int ends_run(int signal);
+// Passes the signals that have arrived on to the ranks and to their children. SIGTERM, SIGINT and
+// SIGHUP also end the run: then it calls end_run first, but not again if a signal repeats the
+// request of an earlier one. A second request ends this launcher at once.
+void pass_signals(int signals, void (*end_run)(int signal));
 
 // Prepares the start of launch_opt.nproc ranks.
 void prepare_local_ranks(void);
@@ -36,9 +34,6 @@ void start_local_ranks(int attempt);
 
 // Returns the number of ranks that have not ended.
 int local_ranks_left(void);
-
-// Sends a signal to the ranks and to their children.
-void signal_local_ranks(int signal);
 
 // Ends the ranks: SIGTERM lets them clean up, and SIGKILL follows after --shutdown-timeout.
 void stop_local_ranks(void);

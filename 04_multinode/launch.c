@@ -34,21 +34,11 @@ static void end_run(int signal) {
     kill_local_ranks_later();
 }
 
-// Passes signals on to the ranks. SIGTERM, SIGINT and SIGHUP also end the run.
-static void handle_signals(int signals) {
-    for (int signal; (signal = read_signal(signals));) {
-        if (ends_run(signal))
-            end_run(signal);
-        if (signal != SIGCHLD)
-            signal_local_ranks(signal);
-    }
-}
-
-static void wait_for_events(int signals) {
+static void wait_for_events(int signals, int messages) {
     const struct pollfd fds[] = {{.fd = signals, .events = POLLIN},
-                                 {.fd = nodes_socket, .events = POLLIN}};
+                                 {.fd = messages, .events = POLLIN}};
     poll_with_outputs(fds, 2, me->nnodes > 1 || kill_is_pending() ? 100 : -1);
-    handle_signals(signals);
+    pass_signals(signals, end_run);
 }
 
 // exit() calls it, also when fail() ends the program. Without this launcher, a run that has not
@@ -105,7 +95,7 @@ static int all_know_order(void) {
 static void order_next_attempt(const struct tally *t) {
     int last = t->final || me->order_attempt == me->max_restarts;
     if (t->missing && !last) {
-        if (seconds() - complete_at < launch_opt.join_timeout)
+        if (join_time_left() > 0)
             return;
         note("node %d of %d has not joined at %s, within %g s (--join-timeout)", t->missing,
              me->nnodes, node0_at, launch_opt.join_timeout);
@@ -182,12 +172,13 @@ int main(int argc, char **argv) {
     start_clean();
     parse_launch_options(tables, argc, argv);
     join_nodes();
-    open_port(); // may take long; until then, a signal ends the launcher as it ends other programs
+    // This may take long. Until then, a signal ends the launcher as it ends other programs.
+    int messages = open_port();
     int signals = open_signals();
     prepare_local_ranks();
     atexit(leave);
     struct node_message last = {0};
-    for (double sent_at = 0;; wait_for_events(signals)) {
+    for (double sent_at = 0;; wait_for_events(signals, messages)) {
         receive_messages();
         if (*node0->reason)
             local.final = 1; // a rank that fails has a reason that the user knows

@@ -5,6 +5,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +25,7 @@ struct node {
 static struct node *nodes;
 static int new_id; // node 0: its launcher has chosen the name of the run, and may tell it
 struct node_message *me, *node0;
-double complete_at;
-int nodes_socket; // epoll's descriptor of all sockets
+static double complete_at; // on node 0: the last time at which no node was lost
 char node0_at[128];
 
 static struct sockets sockets; // one for each address of node 0
@@ -82,7 +82,7 @@ static int use_addresses(const struct addrinfo *list) {
 // If node 0 has none of the addresses, they may be those of a service or a router, which passes
 // messages on to this node. Then node 0 uses all addresses of its own, if the user has chosen a
 // name of the run that keeps strangers out.
-void open_port(void) {
+int open_port(void) {
     const char *host = launch_opt.master_addr, *why;
     char port[8];
     snprintf(port, sizeof port, "%ld", launch_opt.master_port);
@@ -104,12 +104,14 @@ void open_port(void) {
                  ? "; --master-addr is not an address of this node: with a --run-id that nobody "
                    "guesses, node 0 listens at all its addresses"
                  : "");
-    if ((nodes_socket = epoll_create1(EPOLL_CLOEXEC)) < 0)
+    int messages = epoll_create1(EPOLL_CLOEXEC);
+    if (messages < 0)
         fail("cannot wait for other nodes: %m");
     for (int i = 0; i < sockets.count; i++)
-        epoll_ctl(nodes_socket, EPOLL_CTL_ADD, sockets.fds[i],
+        epoll_ctl(messages, EPOLL_CTL_ADD, sockets.fds[i],
                   &(struct epoll_event){.events = EPOLLIN});
     describe_sockets(node0_at, &sockets, me->node > 0 ? getpeername : getsockname);
+    return messages;
 }
 
 void send_message(void) {
@@ -244,17 +246,26 @@ static void list_lost_nodes(char *text, size_t size) {
         snprintf(text + strlen(text), size - strlen(text), " and %d more", lost - 8);
 }
 
+double node0_silence(void) {
+    return me->node > 0 ? seconds() - nodes[0].heard_at : 0;
+}
+
+double join_time_left(void) {
+    double since = me->node > 0 ? nodes[0].heard_at : complete_at;
+    return since + launch_opt.join_timeout - seconds();
+}
+
 void report_wait(void) {
     static double next;
     char missing[256] = "";
     int waits = node0->order == STOP && local.state != RUNNING && local.state != STOPPING;
-    double t = seconds(), since = me->node > 0 ? nodes[0].heard_at : complete_at;
+    double t = seconds();
     if (!waits || !next)
         next = t + 5;
     if (t < next)
         return;
     next = t + 30;
-    if (me->node > 0 && t - since < 2) {
+    if (me->node > 0 && node0_silence() < 2) {
         note("node 0 has answered at %s; it waits for other nodes", node0_at);
         return;
     }
@@ -262,12 +273,7 @@ void report_wait(void) {
         strcpy(missing, "node 0");
     else
         list_lost_nodes(missing, sizeof missing);
-    double left = since + launch_opt.join_timeout - t;
     if (*missing)
         note("waiting for %s at %s, for at most %.0f s more (--join-timeout)", missing, node0_at,
-             left > 0 ? left : 0);
-}
-
-double node0_silence(void) {
-    return me->node > 0 ? seconds() - nodes[0].heard_at : 0;
+             fmax(join_time_left(), 0));
 }

@@ -24,7 +24,6 @@ struct node_message {
 };
 
 extern struct node_message *me, *node0; // the message of this launcher, and the last one of node 0
-extern int nodes_socket;                // becomes readable when a message arrives
 extern char node0_at[128];              // for messages: the address and the port of node 0
 
 extern const struct option_spec node_option_specs[]; // the options for several nodes
@@ -32,9 +31,10 @@ extern const struct option_spec node_option_specs[]; // the options for several 
 // Sets *me from launch_opt. A run without a name gets one.
 void join_nodes(void);
 
-// Opens nodes_socket, for the port and all addresses of launch_opt, which are those of node 0.
-// Waits if no name server knows them yet. A failure ends the program.
-void open_port(void);
+// Opens the port at all addresses of launch_opt, which are those of node 0. Waits if no name server
+// knows them yet. Returns a descriptor that becomes readable when a message arrives. A failure ends
+// the program.
+int open_port(void);
 
 // Sends *me to node 0, or from node 0 to all others.
 void send_message(void);
@@ -48,13 +48,14 @@ const struct node_message *message_of(int node);
 // Returns 1 if the launcher of a node is silent or gone.
 int is_lost(int node);
 
-// On node 0: returns the number of a lost node, or 0 if there is none. complete_at is the last time
-// at which there was none.
+// On node 0: returns the number of a lost node, or 0 if there is none.
 int find_lost_node(void);
-extern double complete_at;
 
 // Returns the seconds since the last message of node 0 (0 on node 0).
 double node0_silence(void);
+
+// Returns the seconds that are left of --join-timeout for lost nodes (on node 0), or for node 0.
+double join_time_left(void);
 
 // If the launcher waits for other nodes, prints which ones: after 5 s, and then every 30 s.
 void report_wait(void);

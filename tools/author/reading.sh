@@ -48,7 +48,7 @@ second='
 3|03_multigpu_launcher/meet_by_file.c|all|the ranks get the id from rank 0
 3|03_multigpu_launcher/local_ranks.h|all|what the launcher can do with its ranks
 3|03_multigpu_launcher/local_ranks.c|become_program,start_local_ranks,stop_local_ranks,check_local_ranks|all ranks start and end
-3|03_multigpu_launcher/launch.c|end_run,handle_signals,wait_for_events,main|the loop that waits for events
+3|03_multigpu_launcher/launch.c|end_run,wait_for_events,main|the loop that waits for events
 4|04_multinode/meet_by_tcp.c|hold_rendezvous,admit,give_up_waiting|which ranks rank 0 accepts, and what it says at the deadline
 4|04_multinode/watchdog.h|all|what the watchdog promises
 4|04_multinode/watchdog.c|watchdog,set_limit,start_watchdog,end_watchdog|the thread, from start to end
