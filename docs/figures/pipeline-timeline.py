@@ -5,7 +5,7 @@ import json
 from drawing import COMPUTE, COPY, UPDATE, Figure, read
 
 SETTING = ("4", "8", "8, equal stages")  # stages, micro-batches
-LEFT, RIGHT, TOP, ROW, BLOCK = 86, 1110, 40, 28, 158  # pixels
+LEFT, RIGHT, TOP, ROW, BLOCK = 86, 810, 40, 28, 158  # pixels
 
 
 def works(run, names):
@@ -27,7 +27,7 @@ def draw():
     titles = [f"{run['setting'][2]}: {run['step']:.1f} ms, idle {100 * run['idle'][0]:.0f} %" for run in runs]
     scale, bottom = (RIGHT - LEFT) / max(run["step"] for run in runs), TOP + len(runs) * BLOCK
     f = Figure("A training step of a pipeline with two schedules, modelled H100",
-               "Four stages and eight micro-batches. " + "; ".join(titles) + ".", bottom + 30)
+               "Four stages and eight micro-batches. " + "; ".join(titles) + ".", bottom + 30, 820)
     for i, (title, run) in enumerate(zip(titles, runs)):
         f.text(10, TOP + i * BLOCK - 18, title, 20, "start", bold=True)
         for stage, found in enumerate(works(run, data["names"])):
