@@ -265,17 +265,20 @@ void enter(int n, int rank) {
     stream = new_stream();
 }
 
-static void (*after_entering)(int rank);
+static void (*run_before)(int n, int rank), (*run_then)(int rank);
 
-static void enter_and_run(int rank) {
-    enter(rank_count, rank);
-    after_entering(rank);
-    OK(ncclCommDestroy(comm));
+static void run_both(int rank) {
+    if (run_before)
+        run_before(rank_count, rank);
+    run_then(rank);
+    if (run_before && comm)
+        OK(ncclCommDestroy(comm));
 }
 
-void run_joined(int n, void (*run)(int rank)) {
-    after_entering = run;
-    run_ranks(n, enter_and_run, 0);
+void run_after(void (*before)(int n, int rank), int n, void (*run)(int rank)) {
+    run_before = before;
+    run_then = run;
+    run_ranks(n, run_both, 0);
 }
 
 void *view(const void *pointer, size_t bytes) {
@@ -324,10 +327,7 @@ void set_hosts(const char *letters) {
 void run_row(void **state) {
     const struct row *row = *state;
     set_hosts(row->hosts);
-    if (row->joined)
-        run_joined(row->n, row->run);
-    else
-        run_ranks(row->n, row->run, 0);
+    run_after(row->before, row->n, row->run);
 }
 
 ncclResult_t call(enum collective which, const void *send, void *recv, size_t count,

@@ -118,8 +118,9 @@ extern ncclComm_t comm;
 extern cudaStream_t stream;
 void enter(int n, int rank);
 
-// Runs n ranks that enter first, and destroy comm after run.
-void run_joined(int n, void (*run)(int rank));
+// Runs n ranks, which first call before, if it is not NULL, such as enter. If comm exists then,
+// they destroy it in the end.
+void run_after(void (*before)(int n, int rank), int n, void (*run)(int rank));
 
 // Blocks a stream until a rank posts the flag.
 void hold(cudaStream_t stream, int flag);
@@ -166,15 +167,15 @@ static inline int run_rank_tests(int argc, char **argv) {
     return run_all_tests((struct around){.begin = look_around, .end = nothing_is_left});
 }
 
-// Adds a test that only runs n ranks, on these hosts (see set_hosts), with run_ranks or run_joined.
+// Adds a test that only runs n ranks, on these hosts (see set_hosts).
 struct row {
     int n;
     void (*run)(int rank);
     const char *hosts;
-    int joined;
+    void (*before)(int n, int rank);
 };
 void run_row(void **state);
 #define RANKS(promise, n, run, hosts)                                                              \
-    add_test(#promise ": " #run, run_row, &(struct row){n, run, hosts, 0})
+    add_test(#promise ": " #run, run_row, &(struct row){n, run, hosts, NULL})
 #define JOINED(promise, n, run, hosts)                                                             \
-    add_test(#promise ": " #run, run_row, &(struct row){n, run, hosts, 1})
+    add_test(#promise ": " #run, run_row, &(struct row){n, run, hosts, enter})

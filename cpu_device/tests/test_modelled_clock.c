@@ -12,6 +12,7 @@ static const double LAUNCH = 2, EVENT = 1, COLLECTIVE = 6, WAKE = 3, LATENCY = 4
                     KERNEL = 0.25, PRODUCT_CALL = 2.5, PRODUCT = 5;
 
 static char *memory;
+static cudaStream_t a, b;
 
 // Queues a kernel of this many microseconds, including its fixed time and the gap before it.
 static void kernel(cudaStream_t stream, double us) {
@@ -41,19 +42,22 @@ static void same_time(double wanted, double got, int line) {
 }
 #define TAKES(us, from, to) same_time(us, between(from, to), __LINE__)
 
-// Allocates memory for kernels of the rank's device, waits for all work, and returns a stream.
-static cudaStream_t begin(void) {
-    OK(cudaSetDevice(my_rank));
-    cudaStream_t stream = new_stream();
+// Allocates memory for kernels of the rank's device, makes two streams, joins the other ranks, and
+// waits for all work.
+static void begin(int n, int rank) {
+    if (n > 1)
+        comm = join(n, rank);
+    else
+        OK(cudaSetDevice(rank));
+    a = new_stream();
+    b = new_stream();
     OK(cudaMalloc((void **)&memory, (cpu_computes ? 150 : 1000) * MB));
     OK(cudaDeviceSynchronize());
-    return stream;
 }
 
 // The host calls: record at 1, kernel at 3, record at 4, kernel at 6, record at 7. An operation
 // starts 4 later at the earliest.
 static void use_one_stream(int rank) {
-    cudaStream_t a = begin();
     cudaEvent_t start = record(a);
     kernel(a, 5);
     cudaEvent_t first = record(a);
@@ -65,7 +69,6 @@ static void use_one_stream(int rank) {
 
 // A host that calls too slowly: each kernel is shorter than the call that queues it.
 static void launch_short_kernels(int rank) {
-    cudaStream_t a = begin();
     cudaEvent_t start = record(a);
     for (int i = 0; i < 50; i++)
         kernel(a, 1.5);
@@ -74,7 +77,6 @@ static void launch_short_kernels(int rank) {
 
 // A launch costs a call, and a little for each kernel. Between the kernels is half the gap.
 static void launch_a_graph(int rank) {
-    cudaStream_t a = begin();
     cudaGraph_t graph;
     cudaGraphExec_t exec;
     OK(cudaStreamBeginCapture(a, cudaStreamCaptureModeGlobal));
@@ -89,7 +91,6 @@ static void launch_a_graph(int rank) {
 
 // a: kernel 50 | record. b: kernel 10, waits for the record, kernel 20.
 static void wait_for_the_other_stream(int rank) {
-    cudaStream_t a = begin(), b = new_stream();
     cudaEvent_t start = record(a);
     kernel(a, 50);
     cudaEvent_t done = record(a);
@@ -116,7 +117,6 @@ static void run_thread(void *(*run)(void *), void *argument) {
 // An event that is completed in reality orders the modelled times all the same. Only the thread
 // that has seen its end goes on at this time.
 static void wait_for_an_old_event(int rank) {
-    cudaStream_t a = begin(), b = new_stream();
     kernel(a, 50);
     cudaEvent_t done = record(a);
     run_thread(await_event, done);
@@ -126,7 +126,6 @@ static void wait_for_an_old_event(int rank) {
 
 // Work that the host queues after it has seen the end of other work begins after that end.
 static void see_the_end(int rank) {
-    cudaStream_t a = begin(), b = new_stream();
     kernel(a, 50);
     cudaEvent_t done = record(a);
     await_event(done);
@@ -140,7 +139,6 @@ static void see_the_end(int rank) {
 
 // How often the host asks depends on the speed of the machine, so it costs no modelled time.
 static void ask_in_vain(int rank) {
-    cudaStream_t a = begin(), b = new_stream();
     hold(a, GO);
     cudaEvent_t held = record(a), start = record(b);
     for (int i = 0; i < 100; i++) {
@@ -151,18 +149,15 @@ static void ask_in_vain(int rank) {
     post(GO);
 }
 
-static cudaStream_t of_thread;
 static cudaEvent_t in_thread;
 
 static void *record_in_thread(void *unused) {
-    in_thread = record(of_thread);
+    in_thread = record(b);
     return unused;
 }
 
 // A new thread is as late as the others.
 static void make_a_thread(int rank) {
-    cudaStream_t a = begin();
-    of_thread = new_stream();
     kernel(a, 50);
     cudaEvent_t done = record(a);
     OK(cudaStreamSynchronize(a));
@@ -174,7 +169,7 @@ static void *read_a_file(void *time) {
     double *begin = time;
     cpu_host_moves_to(*begin);
     cpu_host_moves_to(cpu_moment() + 400e-6);
-    in_thread = record(of_thread);
+    in_thread = record(b);
     cpu_host_moves_to(cpu_moment() + 300e-6);
     *begin = cpu_moment();
     return NULL;
@@ -183,8 +178,6 @@ static void *read_a_file(void *time) {
 // A thread begins when this one has started it, and works for 400 and 300 us. Meanwhile, this
 // thread works for 500 us, and then waits for the other one.
 static void work_in_two_threads(int rank) {
-    cudaStream_t a = begin();
-    of_thread = new_stream();
     double time = cpu_moment();
     cudaEvent_t start = record(a);
     cpu_host_moves_to(cpu_moment() + 500e-6);
@@ -199,7 +192,6 @@ static void work_in_two_threads(int rank) {
 
 // A kernel that changes an array reads and writes it: an addition moves three floats.
 static void change_arrays(int rank) {
-    cudaStream_t a = begin();
     float *x = (float *)memory;
     cudaEvent_t start = record(a);
     add(x, x + MB, MB, a);
@@ -209,7 +201,6 @@ static void change_arrays(int rank) {
 // A matrix of 600 x 600 has 5 x 5 tiles of 128 x 128: 2 x 640 x 640 x 1000 operations take
 // 8.192 us.
 static void multiply(int rank) {
-    cudaStream_t a = begin();
     cublasHandle_t handle;
     const float one = 1, *in = (float *)memory;
     CHECK(!cublasCreate(&handle) && !cublasSetStream(handle, a), "no handle");
@@ -228,7 +219,6 @@ static void compute(cudaStream_t stream, size_t bytes, double instructions) {
 
 // 50 instructions for each of 10^6 elements take 5 us: less than 8 bytes of each, and more than 4.
 static void count_instructions(int rank) {
-    cudaStream_t a = begin();
     cudaEvent_t start = record(a);
     compute(a, 8 * MB, 50. * MB);
     cudaEvent_t first = record(a);
@@ -244,7 +234,6 @@ static void count_instructions(int rank) {
 
 // The host sleeps until the kernel has ended, then wakes up and records an event.
 static void let_the_host_wait(int rank) {
-    cudaStream_t a = begin();
     kernel(a, 50);
     cudaEvent_t done = record(a);
     OK(cudaStreamSynchronize(a));
@@ -255,7 +244,6 @@ static void let_the_host_wait(int rank) {
 static void copy_pageable_memory(int rank) {
     static char pageable[MB];
     char *pinned;
-    cudaStream_t a = begin();
     OK(cudaMallocHost((void **)&pinned, MB));
     cudaEvent_t start = record(a);
     OK(cudaMemcpyAsync(memory, pinned, MB, cudaMemcpyHostToDevice, a));
@@ -270,7 +258,6 @@ static void copy_pageable_memory(int rank) {
 // ended.
 static void fill_the_queue(int rank) {
     enum { KERNELS = 1500, RING = 1024 };
-    cudaStream_t b = begin(), a = new_stream();
     cudaEvent_t start = record(a); // operation 0 of the stream
     for (int i = 0; i < KERNELS; i++)
         kernel(a, 10);
@@ -288,7 +275,6 @@ static double all_reduce_us(size_t floats, int ranks) {
 // stream a.
 static void hide(int rank, double longer) {
     enum { FLOATS = 10 * MB };
-    cudaStream_t a = begin(), b = new_stream();
     float *gradients = new_floats(FLOATS, 1);
     double sum = all_reduce_us(FLOATS, 2);
     OK(ncclAllReduce(gradients, gradients, 1, ncclFloat, ncclSum, comm, a)); // the clocks are equal
@@ -315,8 +301,6 @@ static void hide_a_part(int rank) {
 
 // Rank 2 takes longer, so all others wait in the sum; then all clocks are equal.
 static void wait_for_the_straggler(int rank) {
-    cudaStream_t a = begin();
-    ncclComm_t comm = join(4, rank);
     float *x = new_floats(4, 1);
     double sum = all_reduce_us(1, 4);
     OK(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, a));
@@ -327,14 +311,12 @@ static void wait_for_the_straggler(int rank) {
     cudaEvent_t summed = record(a);
     TAKES(rank == 2 ? 151.5 : 101, start, mine);
     TAKES(rank == 2 ? sum : 50.5 + sum, mine, summed);
-    OK(ncclCommDestroy(comm));
 }
 
 // The transfers of a group share a link and a protocol. One message of 100 kB is faster with LL,
 // and two are faster with Simple.
 static void share_a_link(int rank) {
     enum { N = 3 };
-    cudaStream_t a = begin();
     float *x = new_floats(MB, 1), *y = new_floats(2 * MB, 0);
     for (size_t count = MB; count >= MB / 40; count /= 40) {
         double us = INFINITY;
@@ -356,7 +338,6 @@ static void share_a_link(int rank) {
 
 // A rank that arrives late at a group of send and receive holds up its successor only.
 static void receive_late(int rank) {
-    cudaStream_t a = begin();
     float *x = new_floats(4, 1);
     double transfer = 1e6 * one_transfer(16, 0, 1);
     OK(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, a));
@@ -371,7 +352,6 @@ static void receive_late(int rank) {
 
 // Calls of one communicator run one after the other, even in different streams.
 static void use_two_streams(int rank) {
-    cudaStream_t a = begin(), b = new_stream();
     float *x = new_floats(2 * MB, 1);
     double sum = all_reduce_us(MB, 2);
     OK(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, a));
@@ -385,7 +365,6 @@ static void use_two_streams(int rank) {
 
 // The host pays for calls, and a call of NCCL costs more. All operations are short.
 static void call_nccl(int rank) {
-    cudaStream_t a = begin(), b = new_stream();
     float *x = new_floats(4, 1);
     OK(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, a));
     OK(cudaStreamSynchronize(a));
@@ -397,8 +376,6 @@ static void call_nccl(int rank) {
 // GPU 1 fails in a kernel. The sum that its rank has queued after the kernel does not run, so rank
 // 0 waits until rank 1 has ended, and gets no sum of old numbers.
 static void lose_a_device(int rank) {
-    cudaStream_t a = begin();
-    ncclComm_t comm = join(2, rank);
     float *x = new_floats(4, 1);
     OK(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, comm, a));
     kernel(a, 140); // CPU_DEVICE_LOST=1:0.0001
@@ -418,7 +395,7 @@ static void lose_a_device(int rank) {
 }
 
 static void one(void (*run)(int rank)) {
-    run_ranks(1, run, 0);
+    run_after(begin, 1, run);
 }
 
 TEST(work_follows_what_the_host_has_seen) {
@@ -431,9 +408,9 @@ TEST(work_follows_what_the_host_has_seen) {
 // Runs the ranks with this variable, without and with arithmetic.
 static void run_both(const char *name, const char *value, int ranks, void (*run)(int rank)) {
     setenv(name, value, 1);
-    run_ranks(ranks, run, 0);
+    run_after(begin, ranks, run);
     setenv("CPU_DEVICE_COMPUTE", "1", 1);
-    run_ranks(ranks, run, 0);
+    run_after(begin, ranks, run);
     setenv("CPU_DEVICE_COMPUTE", "0", 1);
     unsetenv(name);
 }
@@ -445,7 +422,7 @@ TEST(all_ranks_wait_for_a_straggler) {
 TEST(times_travel_with_messages_between_hosts) {
     set_hosts("aabb");
     setenv("CPU_DEVICE_SLOW", "2:1.5", 1);
-    run_ranks(4, wait_for_the_straggler, 0);
+    run_after(begin, 4, wait_for_the_straggler);
     unsetenv("CPU_DEVICE_SLOW");
 }
 
@@ -453,26 +430,29 @@ TEST(a_lost_device_sends_nothing) {
     run_both("CPU_DEVICE_LOST", "1:0.0001", 2, lose_a_device);
 }
 
+#define TIMED(promise, n, run)                                                                     \
+    add_test(#promise ": " #run, run_row, &(struct row){n, run, NULL, begin})
+
 int main(int argc, char **argv) {
-    RANKS(operations_of_a_stream_follow_each_other, 1, use_one_stream, NULL);
-    RANKS(a_slow_host_holds_up_short_kernels, 1, launch_short_kernels, NULL);
-    RANKS(a_graph_needs_one_call, 1, launch_a_graph, NULL);
-    RANKS(a_stream_waits_for_an_event, 1, wait_for_the_other_stream, NULL);
-    RANKS(a_stream_waits_for_an_event, 1, wait_for_an_old_event, NULL);
-    RANKS(a_new_thread_is_as_late_as_the_others, 1, make_a_thread, NULL);
-    RANKS(the_program_says_how_long_its_threads_work, 1, work_in_two_threads, NULL);
-    RANKS(kernels_take_their_bytes_or_their_instructions, 1, change_arrays, NULL);
-    RANKS(kernels_take_their_bytes_or_their_instructions, 1, count_instructions, NULL);
-    RANKS(a_product_takes_the_time_of_whole_tiles, 1, multiply, NULL);
-    RANKS(the_host_waits_for_a_stream, 1, let_the_host_wait, NULL);
-    RANKS(the_host_waits_for_a_stream, 1, copy_pageable_memory, NULL);
-    RANKS(the_host_waits_for_room_in_the_queue, 1, fill_the_queue, NULL);
-    JOINED(a_sum_is_hidden_if_backward_is_longer, 2, hide_all, NULL);
-    JOINED(a_sum_is_hidden_if_backward_is_longer, 2, hide_a_part, NULL);
-    JOINED(sends_and_receives_take_their_time, 3, receive_late, NULL);
-    JOINED(sends_and_receives_take_their_time, 3, share_a_link, NULL);
-    JOINED(calls_of_a_communicator_follow_each_other, 2, use_two_streams, NULL);
-    JOINED(calls_cost_time_on_the_host, 2, call_nccl, NULL);
+    TIMED(operations_of_a_stream_follow_each_other, 1, use_one_stream);
+    TIMED(a_slow_host_holds_up_short_kernels, 1, launch_short_kernels);
+    TIMED(a_graph_needs_one_call, 1, launch_a_graph);
+    TIMED(a_stream_waits_for_an_event, 1, wait_for_the_other_stream);
+    TIMED(a_stream_waits_for_an_event, 1, wait_for_an_old_event);
+    TIMED(a_new_thread_is_as_late_as_the_others, 1, make_a_thread);
+    TIMED(the_program_says_how_long_its_threads_work, 1, work_in_two_threads);
+    TIMED(kernels_take_their_bytes_or_their_instructions, 1, change_arrays);
+    TIMED(kernels_take_their_bytes_or_their_instructions, 1, count_instructions);
+    TIMED(a_product_takes_the_time_of_whole_tiles, 1, multiply);
+    TIMED(the_host_waits_for_a_stream, 1, let_the_host_wait);
+    TIMED(the_host_waits_for_a_stream, 1, copy_pageable_memory);
+    TIMED(the_host_waits_for_room_in_the_queue, 1, fill_the_queue);
+    TIMED(a_sum_is_hidden_if_backward_is_longer, 2, hide_all);
+    TIMED(a_sum_is_hidden_if_backward_is_longer, 2, hide_a_part);
+    TIMED(sends_and_receives_take_their_time, 3, receive_late);
+    TIMED(sends_and_receives_take_their_time, 3, share_a_link);
+    TIMED(calls_of_a_communicator_follow_each_other, 2, use_two_streams);
+    TIMED(calls_cost_time_on_the_host, 2, call_nccl);
     setenv("CPU_DEVICE_MODEL", "tests/round.model", 1);
     setenv("CPU_DEVICE_COMPUTE", "0", 1);
     return run_rank_tests(argc, argv);

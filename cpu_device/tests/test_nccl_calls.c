@@ -247,13 +247,13 @@ static void send_on_two_streams(int rank) {
 TEST(groups_between_hosts) {
     for (int i = 0; i < PLACEMENTS; i++) {
         set_hosts(placements[i]);
-        run_joined((int)strlen(placements[i]), send_in_groups);
+        run_after(enter, (int)strlen(placements[i]), send_in_groups);
     }
     set_hosts("ab");
-    run_joined(2, send_messages);
-    run_joined(2, mix_in_a_group);
+    run_after(enter, 2, send_messages);
+    run_after(enter, 2, mix_in_a_group);
     set_hosts("aab");
-    run_joined(3, call_several_in_a_group);
+    run_after(enter, 3, call_several_in_a_group);
 }
 
 int main(int argc, char **argv) {
