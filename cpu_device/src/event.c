@@ -162,11 +162,10 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 // The common part of cudaEventSynchronize (wait is 1) and cudaEventQuery (wait is 0). An event that
 // was never recorded is done.
 static cudaError_t finish_event(cudaEvent_t event, int wait) {
-    cudaError_t error = cpu_enter();
+    cudaError_t error = cpu_begin_locked(1);
     double since = cpu_moment();
     if (error)
-        return cpu_error(error);
-    pthread_mutex_lock(&cpu_lock);
+        return error;
     cpu_await_loading();
     error = *find_event(event) ? cpu_capture_forbids_waiting(NULL) : cudaErrorInvalidResourceHandle;
     struct record *r = error ? NULL : event->last;

@@ -419,13 +419,11 @@ cudaError_t cpu_answer(const char *call, double since, int fails, int done) {
 // work done moves the host to the end of the work. Another query takes no modelled time, because
 // the number of queries depends on the machine.
 static cudaError_t finish(cudaStream_t stream, int wait) {
-    cudaError_t error = cpu_enter();
-    double since = cpu_moment();
+    cudaError_t error = cpu_begin_locked(1);
+    double since = cpu_moment(), end = 0;
     if (error)
-        return cpu_error(error);
-    pthread_mutex_lock(&cpu_lock);
+        return error;
     struct CUstream_st *s = cpu_resolve(stream);
-    double end = 0;
     int done = 1;
     error = s ? cpu_capture_forbids_waiting(s) : cudaErrorInvalidResourceHandle;
     for (struct CUstream_st *other = cpu_streams; !error && other; other = other->next)
