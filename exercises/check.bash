@@ -1,6 +1,7 @@
 # check.bash CHECK: runs the check of an exercise. run.sh sets EXERCISE, TASK, MINE (the folder with the attendee's
 # sources), COURSE (the root) and SCRATCH (an empty folder). A check is a list of calls of the functions below. Each prints
-# a line that begins with "ok" or "wrong"; the first that is wrong explains what it observed, and ends the check.
+# a line that begins with "ok" or "wrong"; the first that is wrong explains what it observed, and ends the check. The
+# attendee's sources are compiled before these calls.
 set -u
 cd "$COURSE" || exit 1
 device=${DEVICE:-$(nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)}
@@ -621,5 +622,6 @@ evaluation() {
 
 small_images=(2520 1000 8 8)
 data_set "${small_images[@]}"
+! compgen -G "$MINE/*.c*" >/dev/null || compiles # a job script is none of these
 # shellcheck disable=SC1090 # the check of an exercise
 . "$1"

@@ -1,5 +1,6 @@
 # What the checks of the ladder share: 01_single_gpu/ladder/ladder.c instead of a trainer.
 reference=01_single_gpu/ladder/ladder
+makes_course "$reference"
 
 # climbs RUNG [LINE]: the program must train the model of rung 0 on this rung, and the checker of ordering finds nothing. The
 # line explains that it does not.

@@ -7,10 +7,9 @@ errors=('waits in Recv|A rank waits for data. Which rank should send it, and is 
     'device memory|A chunk begins or ends outside of the arrays.')
 options=(--check-only --count 10 --min-bytes 40 --max-bytes 40)
 
-# compiles_with_probe: the attendee's program, and the same one with the probe of step6.c, which all runs use.
-compiles_with_probe() {
+# with_probe: all runs use the attendee's program with the probe of step6.c.
+with_probe() {
     local folder=$build/exercises/probe.$$
-    compiles
     mkdir -p "$folder"
     # shellcheck disable=SC2064 # the folder is known now
     trap "rm -rf '$folder' '$build/$folder'" EXIT

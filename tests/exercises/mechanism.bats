@@ -84,7 +84,7 @@ END
     answer 2.1
     mkdir "$BATS_TEST_TMPDIR/scratch"
     while read -r line; do
-        printf '%s\n' compiles 'must_run 1' 'data_set 2520 1000 8 8' "$line" "ok 'nothing differs'" >"$BATS_TEST_TMPDIR/check"
+        printf '%s\n' 'must_run 1' 'data_set 2520 1000 8 8' "$line" "ok 'nothing differs'" >"$BATS_TEST_TMPDIR/check"
         run env EXERCISE=2.1 TASK="$root/$(folder_of 2.1)/task" MINE="$mine" COURSE="$root" SCRATCH="$BATS_TEST_TMPDIR/scratch" \
             bash exercises/check.bash "$BATS_TEST_TMPDIR/check"
         [[ $status != 0 && $output != *'nothing differs'* ]] || { echo "$line: $output" && return 1; }
