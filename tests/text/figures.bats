@@ -4,8 +4,8 @@
 load ../helpers
 needs=(python3)
 
-# These pictures come from other tools: docs/seeing.md and docs/convolution.md say which.
-others='convolution|overlap|prefetch|rehearse'
+# These pictures come from tools/trace.py: docs/seeing.md says how.
+others='overlap|prefetch'
 
 @test "each figure is what its source draws, and each source has a figure or a slide" {
     mkdir again
@@ -81,6 +81,17 @@ for rows, idle, activations in (
     end = max(row[-1][-1] for row in rows)
     assert abs(end - m * (F + B) - idle) < 1e-9, (end, idle)
     assert activations in (None, max(map(kept, rows))), activations
+END
+}
+
+@test "each text of a figure has letters of 13 pixels and more on GitHub, where a figure is 838 wide" {
+    python3 - "$root"/docs/figures/*.svg <<'END'
+import re, sys
+for path in sys.argv[1:]:
+    svg = open(path, encoding="utf-8").read()
+    width = float(re.search(r'viewBox="0 0 ([\d.]+)', svg)[1])
+    least = min(float(size) for size in re.findall(r'<text [^>]*font-size="([\d.]+)"', svg))
+    assert least * 838 / width >= 13, (path, least, width)
 END
 }
 
