@@ -37,6 +37,7 @@ static struct option {
     char number[24];  // room for text
 } options[MOST_OPTIONS];
 static int option_count;
+static const struct option_spec *rest; // the OPTION_REST, which is no row of options, or NULL
 
 void options_add(const struct option_table *table, const struct option_spec *beside) {
     if (added_count == MOST_ADDED)
@@ -50,6 +51,10 @@ static enum option_type type_of(const struct option_spec *o) {
 
 static void add_rows(const struct option_table *table) {
     for (const struct option_spec *o = table->options; o->name; o++) {
+        if (type_of(o) == OPTION_REST) {
+            rest = o;
+            continue;
+        }
         if (option_count == MOST_OPTIONS)
             fail("too many options: raise MOST_OPTIONS in %s", __FILE__);
         options[option_count++] = (struct option){o, type_of(o) == OPTION_FLAG ? "0" : NULL, ""};
@@ -61,13 +66,6 @@ static int is_used(const struct added *a, const struct option_table *tables) {
     while (a->beside && tables->options && tables->options != a->beside)
         tables++;
     return !a->beside || tables->options;
-}
-
-static const struct option_spec *find_rest(void) {
-    for (int i = 0; i < option_count; i++)
-        if (type_of(options[i].spec) == OPTION_REST)
-            return options[i].spec;
-    return NULL;
 }
 
 // Adds to the text, and cuts it if it does not fit.
@@ -100,26 +98,21 @@ static const char *condition(const struct option_spec *o) {
     return text;
 }
 
-static void print_option_help(const struct option_spec *o) {
-    printf("  --%-16s %s%s%s", o->name, o->help, o->choice ? ": " : "", choices(o));
-    if (o->used_by)
-        printf(" [%s]", condition(o));
-    if (o->fallback && *o->fallback)
-        printf(" (%s)", o->fallback);
-    putchar('\n');
-}
-
 static void print_table(const struct option_table *t) {
     printf("\n%s%s", t->title ? t->title : "", t->title ? ":\n" : "");
-    for (const struct option_spec *o = t->options; o->name; o++)
-        if (type_of(o) != OPTION_REST)
-            print_option_help(o);
+    for (const struct option_spec *o = t->options; o->name && o != rest; o++) {
+        printf("  --%-16s %s%s%s", o->name, o->help, o->choice ? ": " : "", choices(o));
+        if (o->used_by)
+            printf(" [%s]", condition(o));
+        if (o->fallback && *o->fallback)
+            printf(" (%s)", o->fallback);
+        putchar('\n');
+    }
 }
 
 // all 1: also prints the tables of options_add.
 __attribute__((noreturn)) static void
 print_help(const struct option_table *tables, const char *program, const char *summary, int all) {
-    const struct option_spec *rest = find_rest();
     printf("usage: %s [options]%s%s\n%s\n", program, rest ? " " : "", rest ? rest->name : "",
            summary);
     const struct option_table *t = tables;
@@ -201,10 +194,9 @@ static struct option *find_option(const char *typed, size_t length) {
 __attribute__((noreturn)) static void refuse_unknown(const char *argument, const char *typed,
                                                      size_t length) {
     for (int i = 0; i < option_count && length > 0; i++) {
-        const struct option_spec *o = options[i].spec;
-        if (type_of(o) != OPTION_REST &&
-            !strncmp(o->name, typed, min_size(length, strlen(o->name))))
-            wrong_usage("unknown option %s, but there is --%s", argument, o->name);
+        const char *name = options[i].spec->name;
+        if (!strncmp(name, typed, min_size(length, strlen(name))))
+            wrong_usage("unknown option %s, but there is --%s", argument, name);
     }
     wrong_usage("unknown option %s", argument);
 }
@@ -231,6 +223,7 @@ static void check_stdout(int code, void *unused) {
 void options_parse(const struct option_table *tables, const char *summary, int argc, char **argv) {
     on_exit(check_stdout, NULL);
     option_count = 0;
+    rest = NULL;
     for (struct added *a = added; a < added + added_count; a++)
         if (is_used(a, tables))
             add_rows(a->table);
@@ -239,7 +232,6 @@ void options_parse(const struct option_table *tables, const char *summary, int a
     for (int i = 0; i < option_count; i++)
         if (options[i].spec->fallback)
             set_value(&options[i], options[i].spec->fallback);
-    const struct option_spec *rest = find_rest();
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
             print_help(tables, argv[0], summary, i + 1 < argc && !strcmp(argv[i + 1], "all"));

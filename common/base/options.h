@@ -9,7 +9,7 @@ enum option_type {
     OPTION_TEXT,
     OPTION_FLAG,
     OPTION_CHOICE,
-    OPTION_REST,
+    OPTION_REST, // the last row of a table
     // Added to a type:
     OPTION_LOCAL = 8,    // the processes of a run may have different values
     OPTION_CHANGES = 16, // another value changes the losses
