@@ -1,4 +1,5 @@
 #include "04_multinode/hello.h"
+#include "common/base/minmax.h"
 #include "common/device/device.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -80,7 +81,7 @@ void answer(int socket, enum kind kind, const void *body, size_t bytes) {
     struct frame f = my_frame;
     f.kind = kind;
     memset(f.run, 0, sizeof f - offsetof(struct frame, run));
-    memcpy(f.body, body, bytes);
+    memcpy(f.body, body, min_size(bytes, sizeof f.body - 1));
     send(socket, &f, sizeof f, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 

@@ -15,8 +15,9 @@ struct frame {
     uint32_t version, kind, world, rank; // of the sender
     char host[HOST_NAME_MAX + 1];
     char run[256], token[64]; // only in HELLO, because the receiver may know neither of them
-    char body[WHY_SIZE];      // HELLO: the kind of its device; ID: NCCL's id; NO: the reason
+    char body[512];           // HELLO: the kind of its device; ID: NCCL's id; NO: the reason
 };
+_Static_assert(sizeof(struct frame) <= 1220, "a HELLO arrives in one packet in any network");
 extern struct frame my_frame; // this rank's HELLO
 
 // Sets my_frame. The token comes from the file or, if it is NULL, from MASTER_TOKEN, because
@@ -27,7 +28,8 @@ void prepare_hello(const struct place *p, const char *token_file);
 // Returns 0 if the HELLO is that of a rank of this run, or -1 with the reason to refuse it.
 int check_hello(const struct frame *f, char why[WHY_SIZE]);
 
-// Sends ID or NO. A new connection has room for a frame, so this does not wait.
+// Sends ID or NO, and cuts a body that is too long. A new connection has room for a frame, so this
+// does not wait.
 void answer(int socket, enum kind kind, const void *body, size_t bytes);
 
 // Receives the next part of a frame, and waits as long as the socket may. Returns 1 if the frame is

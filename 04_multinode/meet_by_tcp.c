@@ -29,8 +29,9 @@ const struct option_spec meeting_options[] = {
 };
 
 static struct {
-    const char *host, *port; // of rank 0
-    double timeout, end;     // seconds, and the time at which they are over
+    const char *host; // of rank 0
+    char port[8];
+    double timeout, end; // seconds, and the time at which they are over
     struct sockets listeners;
     int world, missing; // number of ranks, and of those that have not come
     struct connection {
@@ -52,7 +53,6 @@ static void meet_here(const struct place *p) {
 }
 
 static void prepare(const struct place *p, const char *token_file, double timeout) {
-    static char port[8];
     if (p->local_world == p->world)
         meet_here(p);
     const char *host = getenv("MASTER_ADDR");
@@ -62,9 +62,8 @@ static void prepare(const struct place *p, const char *token_file, double timeou
                     "$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1) or "
                     "$(head -n 1 \"$PBS_NODEFILE\")",
                     host && *host ? "MASTER_PORT" : "MASTER_ADDR");
-    snprintf(port, sizeof port, "%d", rank0_port());
+    snprintf(rendezvous.port, sizeof rendezvous.port, "%d", rank0_port());
     rendezvous.host = host;
-    rendezvous.port = port;
     rendezvous.timeout = timeout;
     rendezvous.end = seconds() + timeout;
     rendezvous.world = p->world;
