@@ -504,11 +504,6 @@ static void cut_the_connection(int rank) {
     OK(ncclCommAbort(comm));
 }
 
-TEST(broken_connection_is_no_death) {
-    set_hosts("ab");
-    run_ranks(2, cut_the_connection, 0);
-}
-
 TEST(deaths_on_other_hosts_are_reported) {
     for (int i = 0; i < PLACEMENTS; i += 2) {
         int n = (int)strlen(placements[i]);
@@ -529,6 +524,7 @@ int main(int argc, char **argv) {
     JOINED(ranks_wait_for_a_stopped_rank, 3, stop_for_a_while, NULL);
     JOINED(ranks_wait_for_a_stopped_rank, 3, stop_for_a_while, "aab");
     RANKS(ranks_wait_for_a_stopped_rank, 2, stop_while_the_other_goes_on, NULL);
+    RANKS(broken_connection_is_no_death, 2, cut_the_connection, "ab");
     RANKS(exit_does_not_wait_for_the_peers, 2, leave_from_inside, NULL);
     RANKS(exit_does_not_wait_for_the_peers, 2, leave_and_destroy, NULL);
     return run_rank_tests(argc, argv);

@@ -131,10 +131,6 @@ static void differ_in_a_split(int rank) {
     OK(ncclCommAbort(comm));
 }
 
-TEST(messages_name_the_ranks_of_a_split_as_in_the_first_communicator) {
-    run_ranks(4, differ_in_a_split, 0);
-}
-
 // Rank 0 sends x, from which rank 1 computes what it sends back. If rank 0 merges its two transfers
 // into one group, x waits for the connection of the second one. But the host of rank 1 does not
 // come to its send: it loads a kernel, and for that it waits for its stream, which waits for x.
@@ -280,6 +276,7 @@ TEST(mistakes_on_other_hosts_are_reported) {
 }
 
 int main(int argc, char **argv) {
+    RANKS(messages_name_the_ranks_of_the_first_communicator, 4, differ_in_a_split, NULL);
     RANKS(failures_after_the_call_are_reported, 2, send_first, NULL);
     JOINED(wrong_arguments_are_refused, 2, pass_wrong_arguments, NULL);
     return run_rank_tests(argc, argv);
