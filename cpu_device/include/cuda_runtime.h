@@ -90,10 +90,7 @@ cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t 
 #define cudaStreamDefault 0x00
 #define cudaStreamNonBlocking 0x01
 
-// CPU_DEVICE_CHAOS=seed delays operations at random, so a missing wait soon gives a wrong result.
-// The first launch of a kernel then waits for all work of the device, as with lazy loading.
-// CPU_DEVICE_CHECK=1 finds a missing wait in every run: if two operations use the same memory and
-// nothing orders them, the program ends with a report of both.
+// CPU_DEVICE_CHAOS=seed and CPU_DEVICE_CHECK=1 find missing waits (README.md).
 cudaError_t cudaStreamCreate(cudaStream_t *pStream);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *pStream, unsigned int flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);

@@ -1,13 +1,8 @@
 // The checker of ordering: CPU_DEVICE_CHECK=1.
 //
-// Two operations of different streams may run at the same time unless something orders them: an
-// event that one stream records and the other waits for, a wait of the host for the first operation
-// before it queues the second one, or the default stream. The checker finds:
-// - two unordered operations that use the same memory, if at least one of them writes it
-// - unordered calls of two communicators on one device
-// - memory that is freed while an operation may still use it
-// - host code that touches pinned memory while an operation may still use it
-// The program then ends with a report that names both sides and the lines that queued them.
+// README.md says what it finds. Two operations of different streams are unordered unless there is,
+// between them, an event that one stream records and the other waits for, a wait of the host, or
+// the default stream.
 //
 // The checker follows the host's calls and not the time at which operations run. A run that makes
 // the same calls therefore gets the same report, whatever the timing.
