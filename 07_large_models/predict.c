@@ -27,15 +27,15 @@ static void forward_embedding(const struct layer *l, const struct pass *pass,
 // x has the query, the key and the value of the token.
 static void forward_attention(const struct layer *l, const struct pass *pass,
                               const void *parameters, const float *x, float *y, int b) {
-    const struct heads h = settings_of(l)->attention.heads;
+    int heads = settings_of(l)->attention.heads;
     size_t width = l->outputs;
     float *kept = cache.kept[settings_of(l)->attention.dropout.number];
     (void)parameters, (void)b;
     CUDA_CHECK(cudaMemcpyAsync(kept + 2 * width * cache.position, x + width, 2 * width * sizeof *x,
                                cudaMemcpyDeviceToDevice, pass->stream));
     struct attention_inputs a = {.samples = 1,
-                                 .heads = h.heads,
-                                 .width = h.width,
+                                 .heads = heads,
+                                 .width = width / heads,
                                  .queries = 1,
                                  .keys = cache.position + 1,
                                  .before = cache.position,

@@ -56,10 +56,6 @@ static void divide_first(struct model *m, struct layer *l, const struct layer *w
     p.outputs /= parts->count;
     l->flops = 2. * p.rows * p.inputs * p.outputs;
     resize(m, l, p.rows, p.outputs, l->parameters / parts->count);
-    if (is_linear(l)) {
-        settings_of(l)->linear.rows = p.rows;
-        settings_of(l)->linear.outputs = p.outputs;
-    }
     l->kind = kind_in_pair(l, BY_OUTPUTS);
 }
 
@@ -91,9 +87,8 @@ static void divide(struct model *m, struct layer *l) {
         dropping->shares = p->count;
         dropping->share = p->number;
         if (l->kind == &attention) {
-            settings_of(l)->attention.heads = settings_of(whole)->attention.heads;
-            want_divisor(settings_of(whole)->attention.heads.heads, "heads");
-            settings_of(l)->attention.heads.heads /= p->count;
+            want_divisor(settings_of(l)->attention.heads, "heads");
+            settings_of(l)->attention.heads /= p->count;
             l->workspace /= p->count;
         }
     } else if (p->own_tokens && l->kind == &embedding) {

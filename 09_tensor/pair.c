@@ -39,12 +39,12 @@ const struct layer_kind *kind_in_pair(const struct layer *l, enum divided how) {
     return how == BY_OUTPUTS ? &first_kinds[kind_of(l)] : &second_kinds[kind_of(l)];
 }
 
-// A row of a product is a token of a linear layer, and a sample of a dense one.
+// A row of a product is a token of a linear layer, and a sample of a dense one. Between the two
+// layers of a pair, each part has all tokens.
 struct product product_sizes(const struct layer *l) {
-    if (!is_linear(l))
-        return (struct product){1, l->inputs, l->outputs};
-    return (struct product){settings_of(l)->linear.rows, settings_of(l)->linear.inputs,
-                            settings_of(l)->linear.outputs};
+    int tokens = how_divided(l) == BY_OUTPUTS ? l->out.height : l->in.height;
+    return is_linear(l) ? (struct product){tokens, l->in.channels, l->out.channels}
+                        : (struct product){1, l->inputs, l->outputs};
 }
 
 static void first_forward(const struct layer *l, const struct pass *pass, const void *parameters,

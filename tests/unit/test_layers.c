@@ -169,8 +169,8 @@ static void reference_probabilities(const double *q, const double *k, int stride
 
 static void reference_attention(const struct layer *l, const double *w, const double *x, double *y,
                                 int b) {
-    int t = settings_of(l)->attention.heads.tokens, heads = settings_of(l)->attention.heads.heads;
-    int width = settings_of(l)->attention.heads.width, stride = 3 * heads * width;
+    int t = l->in.height, heads = settings_of(l)->attention.heads;
+    int width = l->out.channels / heads, stride = 3 * heads * width;
     struct dropping d = settings_of(l)->attention.dropout;
     double rate = pass.training ? d.rate : 0, p[MOST_TOKENS];
     for (int i = 0; i < b * heads * t; i++) {
@@ -683,7 +683,7 @@ static float initial_value(const struct layer *l, size_t i) {
     int size = filter ? settings_of(l)->convolution.windows.size : 1;
     float bound = (float)(1 / sqrt(filter ? size * size * l->in.channels : l->inputs));
     float deviation = l->kind == &embedding ? 0.02f
-                      : l->kind == &linear  ? settings_of(l)->linear.deviation
+                      : l->kind == &linear  ? settings_of(l)->deviation
                                             : 0;
     if (is_norm(l))
         return i < (size_t)l->in.channels;

@@ -194,7 +194,7 @@ TEST(a_gpt_begins_as_gpt2) {
                 around->kind == &sublayer && l + 2 == zoo_layer(around)->inner_end;
             double want = in_front_of_sum ? 0.005 : 0.02;
             found[in_front_of_sum]++;
-            assert_true(fabs(settings_of(l)->linear.deviation - want) < 1e-8);
+            assert_true(fabs(settings_of(l)->deviation - want) < 1e-8);
         }
     assert_true(found[0] == 17 && found[1] == 16); // 17: the head is one of them
 }

@@ -6,20 +6,20 @@
 // x: the queries, keys and values of b samples, or their gradients.
 static struct attention_inputs inputs_of(const struct layer *l, const struct pass *pass,
                                          const void *x, int b) {
-    const struct heads h = settings_of(l)->attention.heads;
+    int tokens = l->in.height, heads = settings_of(l)->attention.heads;
     const struct dropping *d = &settings_of(l)->attention.dropout;
     cudaDataType type = value_type(l, pass->type);
-    size_t width = (size_t)h.heads * h.width, bytes = width * type_size(type);
+    size_t width = l->out.channels, bytes = width * type_size(type);
     cublasMath_t math;
     CUBLAS_CHECK(cublasGetMathMode(pass->blas, &math));
     return (struct attention_inputs){
         .type = type,
         .tf32 = math == CUBLAS_TF32_TENSOR_OP_MATH,
         .samples = b,
-        .heads = h.heads,
-        .width = h.width,
-        .queries = h.tokens,
-        .keys = h.tokens,
+        .heads = heads,
+        .width = width / heads,
+        .queries = tokens,
+        .keys = tokens,
         .q = x,
         .k = (const char *)x + bytes,
         .v = (const char *)x + 2 * bytes,
@@ -27,7 +27,7 @@ static struct attention_inputs inputs_of(const struct layer *l, const struct pas
         .key_pitch = 3 * width,
         .rate = pass->training ? d->rate : 0,
         .seed = rng_bits(pass->seed, d->number),
-        .numbers = dropped_numbers(d, pass, (size_t)h.heads * h.tokens * h.tokens),
+        .numbers = dropped_numbers(d, pass, (size_t)heads * tokens * tokens),
     };
 }
 
@@ -62,7 +62,7 @@ void append_attention(struct model *m, int heads, float dropout) {
     int tokens = m->out.height, width = m->out.channels / 3;
     struct layer *l = // with the logarithm of each query's sum in the workspace
         append_layer(m, &attention, (struct shape){tokens, 1, width}, heads * tokens, 0);
-    settings_of(l)->attention.heads = (struct heads){tokens, heads, width / heads};
+    settings_of(l)->attention.heads = heads;
     settings_of(l)->attention.dropout =
         (struct dropping){.rate = dropout, .number = layer_number(m)};
     l->flops = 4. * tokens * tokens * width;

@@ -18,9 +18,7 @@ struct dropping {
 // The settings of each kind.
 union settings {
     struct {
-        struct heads {
-            int tokens, heads, width; // of a head
-        } heads;
+        int heads;
         struct dropping dropout;
     } attention;
     int tokens; // of the embedding's table
@@ -37,11 +35,7 @@ union settings {
     struct {
         struct layer *shortcut; // its first layer; those before it are the body
     } residual;
-    struct {
-        int rows;            // of the product per sample: the tokens
-        int inputs, outputs; // of a row
-        float deviation;     // of the initial weights
-    } linear;
+    float deviation; // of the initial weights of a linear layer
 };
 
 // The member more of a layer.

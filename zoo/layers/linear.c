@@ -8,8 +8,7 @@
 
 static void linear_initialise(const struct layer *l, float *parameters, size_t first_value,
                               size_t count, uint64_t seed, cudaStream_t stream) {
-    fill_normal(parameters, count, settings_of(l)->linear.deviation, seed, l->first + first_value,
-                stream);
+    fill_normal(parameters, count, settings_of(l)->deviation, seed, l->first + first_value, stream);
 }
 
 // Returns values as inputs of a product. Outside of a sublayer, they are floats, and may have to be
@@ -21,8 +20,7 @@ static const void *read_values(const struct layer *l, const struct pass *pass, c
 
 static void linear_forward(const struct layer *l, const struct pass *pass, const void *parameters,
                            const float *x, float *y, int b) {
-    int rows = b * settings_of(l)->linear.rows, inputs = settings_of(l)->linear.inputs,
-        outputs = settings_of(l)->linear.outputs;
+    int rows = b * l->out.height, inputs = l->in.channels, outputs = l->out.channels;
     const void *x_read = read_values(l, pass, x, (size_t)rows * inputs, 0);
     matmul_rounded(pass, 0, 1, rows, outputs, inputs, x_read, parameters, 0, y,
                    value_type(l, pass->type)); // y = x W^T
@@ -31,8 +29,7 @@ static void linear_forward(const struct layer *l, const struct pass *pass, const
 static void linear_backward(const struct layer *l, const struct pass *pass, const void *parameters,
                             const float *x, float *y, float *dy, float *dx, float *gradients,
                             int b) {
-    int rows = b * settings_of(l)->linear.rows, inputs = settings_of(l)->linear.inputs,
-        outputs = settings_of(l)->linear.outputs;
+    int rows = b * l->out.height, inputs = l->in.channels, outputs = l->out.channels;
     size_t dy_size = (size_t)rows * outputs;
     const void *dy_read = read_values(l, pass, dy, dy_size, 0);
     (void)y;
@@ -45,8 +42,7 @@ static void linear_backward(const struct layer *l, const struct pass *pass, cons
 }
 
 static size_t linear_scratch(const struct layer *l, cudaDataType type, int b) {
-    size_t values = (size_t)settings_of(l)->linear.rows *
-                    (settings_of(l)->linear.inputs + settings_of(l)->linear.outputs) * b;
+    size_t values = ((size_t)l->inputs + l->outputs) * b;
     // A product refuses a scratch that is NULL, even for an empty batch.
     return value_type(l, type) == type ? 0 : matmul_scratch(type, max_size(values, 1));
 }
@@ -58,10 +54,7 @@ void append_linear(struct model *m, int outputs, float deviation) {
     int rows = m->out.height, inputs = m->out.channels;
     struct layer *l =
         append_layer(m, &linear, (struct shape){rows, 1, outputs}, 0, (size_t)inputs * outputs);
-    settings_of(l)->linear.rows = rows;
-    settings_of(l)->linear.inputs = inputs;
-    settings_of(l)->linear.outputs = outputs;
-    settings_of(l)->linear.deviation = deviation;
+    settings_of(l)->deviation = deviation;
     l->flops = 2. * rows * inputs * outputs;
     layer_appended(m, l);
 }
