@@ -22,13 +22,7 @@ sends_enough() {
     ok "with $(ranks "$@"), rank 0 sends $computed bytes to other parts in a training step"
 }
 
-# compiles_pieces: checks/pieces.c with the attendee's divided.c, which is $pieces.
-compiles_pieces() {
-    pieces=$build/$MINE/pieces
-    makes_caller "$pieces" exercises/checks/pieces
-}
-
-# pair PARTS GROUPS INPUTS OUTPUTS OUTPUTS: each part has the parameters of a pair with which it computes.
+# pair PARTS GROUPS INPUTS OUTPUTS OUTPUTS: with $pieces, each part has the parameters of a pair with which it computes.
 pair() {
     local lines status=0
     limited "$pieces" "$@" >"$SCRATCH/pieces" 2>/dev/null || status=$?
