@@ -39,7 +39,7 @@ $(CU_TESTS): %_cu: %.o $(ZOO_OBJECTS) $(patsubst %.cu,$(BUILD)/%_on_host.o,$(wil
 	$(QUIET)$(CC) $(ALL_CFLAGS) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIB_FLAGS) -lcmocka -lm -ldl
 $(BUILD)/%_on_host.o: %.cu tests/unit/host_cuda.h $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(QUIET)clang -x c++ -std=c++17 -include tests/unit/host_cuda.h -I. -Icpu_device/include -Wall -Wextra -Wvla $(if $(WERROR),-Werror) -MMD -MP -O1 -c $< -o $@
+	$(QUIET)clang -x c++ -std=c++17 -include tests/unit/host_cuda.h -I. -Icpu_device/include -Wall -Wextra -Wvla $(if $(WERROR),-Werror) -fsanitize=alignment -fsanitize-trap=alignment -MMD -MP -O1 -c $< -o $@
 
 fuzz: ## tests each file reader with random input for an hour (FUZZ_SECONDS=60: for a minute)
 	@tools/deps.sh fuzz

@@ -2,7 +2,8 @@
 // a file, and defines the names that nvcc defines itself. Unit tests then call the functions of the
 // file, on the CPU device. LAUNCH runs a small grid thread by thread, the last thread first, so
 // loops that skip or repeat elements, or depend on an order, give wrong results. LAUNCH_BLOCKS runs
-// the real blocks, whose threads can wait for each other.
+// the real blocks, whose threads can wait for each other; shared memory begins as NaN in each. An
+// access that is not aligned, which only a GPU refuses, is an illegal instruction (tests.mk).
 #pragma once
 #include "cpu_device/src/floats.h"
 #include <math.h>
@@ -14,7 +15,8 @@
 
 #define __global__
 #define __device__
-#define __shared__ static thread_local // one thread of the host runs all threads of a block
+#define __shared__ static __attribute__((section("shared_memory"))) // each block uses the same
+extern "C" char __start_shared_memory[], __stop_shared_memory[];    // the linker's names
 
 struct dim3 {
     unsigned x, y;
@@ -89,16 +91,22 @@ static inline unsigned tf32_of(float x) {
 
 #define bfloat16_pair(low, high) (bfloat16_of(low) | (unsigned)bfloat16_of(high) << 16)
 
+// A lane of ldmatrix reads 16 bytes.
+template <class T> struct alignas(16) host_row { T at[16 / sizeof(T)]; };
+
 template <class T> static void read_words(unsigned *b, const T *rows, unsigned pitch) {
+    auto *row = (const host_row<unsigned> *)(rows + threadIdx.x % 32 / 4 * pitch);
     for (int i = 0; i < 4; i++)
-        b[i] = ((const unsigned *)(rows + threadIdx.x % 32 / 4 * pitch))[4 * i + threadIdx.x % 4];
+        b[i] = row[i].at[threadIdx.x % 4];
 }
 
 static inline void read_columns(unsigned *b, const uint16_t *rows, unsigned pitch) {
     for (int i = 0; i < 4; i++) {
-        const uint16_t *at = rows + (threadIdx.x % 4 * 2 + i % 2 * 8) * pitch;
-        at += i / 2 * 8 + threadIdx.x % 32 / 4;
-        b[i] = at[0] | (unsigned)at[pitch] << 16;
+        const uint16_t *row = rows + (threadIdx.x % 4 * 2 + i % 2 * 8) * pitch;
+        auto *low = (const host_row<uint16_t> *)row,
+             *high = (const host_row<uint16_t> *)(row + pitch);
+        unsigned column = threadIdx.x % 32 / 4;
+        b[i] = low[i / 2].at[column] | (unsigned)high[i / 2].at[column] << 16;
     }
 }
 
@@ -182,6 +190,7 @@ template <class Call> static void host_run(dim3 blocks, dim3 threads, int wait, 
     blockDim = threads;
     for (blockIdx = blocks; blockIdx.x-- > 0;) {
         if (wait) {
+            memset(__start_shared_memory, -1, __stop_shared_memory - __start_shared_memory);
             host_run_waiting(count, call);
             continue;
         }
