@@ -1,6 +1,5 @@
 #include "gpu_rates.h"
 #include "internal.h"
-#include <ctype.h>
 
 const struct cpu_model *cpu_model;
 int cpu_computes = 1;
@@ -14,21 +13,20 @@ static double slow_device[CPU_MAX_DEVICES], slow_network[CPU_MAX_DEVICES];
 static double slow_links[CPU_MAX_DEVICES][CPU_MAX_DEVICES];
 static double lost_at[CPU_MAX_DEVICES];
 
-// Reads a whole number of at most three digits, and moves past it. Returns -1 if there is none.
-static int read_number(const char **text) {
-    int n = -1;
-    for (int digits = 0; isdigit((unsigned char)**text) && digits < 3; digits++)
-        n = (n < 0 ? 0 : n) * 10 + *(*text)++ - '0';
-    return n;
+// sscanf accepts more than these characters, such as spaces.
+static int consists_of(const char *text, const char *characters) {
+    return !text[strspn(text, characters)];
 }
 
 static void read_topology(void) {
-    const char *text = getenv("CPU_DEVICE_TOPOLOGY"), *p = text;
+    const char *text = getenv("CPU_DEVICE_TOPOLOGY");
+    int first = 0, second = 0, end = 0;
     nodes = devices_per_node = 0;
     if (!text)
         return;
-    int first = read_number(&p), second = *p == 'x' ? (p++, read_number(&p)) : -1;
-    if (first < 1 || second < 1 || *p || first * second > CPU_MAX_DEVICES)
+    sscanf(text, "%3dx%3d%n", &first, &second, &end);
+    if (!consists_of(text, "0123456789x") || first < 1 || second < 1 || text[end] ||
+        first * second > CPU_MAX_DEVICES)
         cpu_fail("CPU_DEVICE_TOPOLOGY=%s: want nodes x GPUs per node, such as 2x8, with at "
                  "most %d GPUs",
                  text, CPU_MAX_DEVICES);
@@ -44,43 +42,35 @@ int cpu_model_node(int device) {
     return nodes ? device / devices_per_node : 0;
 }
 
-// Reads ":NUMBER" and the comma after it. Returns 0 if there is none.
-static int read_value(const char **text, double *value) {
-    char *end;
-    if (**text != ':' || (!isdigit((unsigned char)(*text)[1]) && (*text)[1] != '.'))
-        return 0;
-    *value = strtod(*text + 1, &end);
-    int ends = end > *text + 1 && isfinite(*value) && (!*end || (*end == ',' && end[1]));
-    *text = *end ? end + 1 : end;
-    return ends;
-}
-
 static int is_device(int n) {
     return n >= 0 && n < CPU_MAX_DEVICES;
 }
 
+// Moves past an entry of this length, which ends with the value, and the comma after it. Returns 0
+// if the value or the end is wrong.
+static int ends(const char **text, int length, double value) {
+    const char *end = *text + length;
+    *text = *end ? end + 1 : end;
+    return value >= 0 && isfinite(value) && (!*end || (*end == ',' && end[1]));
+}
+
 // Reads one of DEVICE:FACTOR, DEVICE-DEVICE:FACTOR and nNODE:FACTOR. Returns 0 if it is none.
 static int read_slow(const char **text) {
-    double factor;
-    int is_network = **text == 'n';
-    *text += is_network;
-    int a = read_number(text), b = -1;
-    if (!is_network && **text == '-') {
-        ++*text;
-        b = read_number(text);
-        if (!is_device(b) || a == b)
-            return 0;
+    int a, b, length;
+    double factor, *one = NULL, *other = NULL;
+    if (sscanf(*text, "n%3d:%lf%n", &a, &factor, &length) == 2 && a >= 0 &&
+        a < (nodes ? nodes : 1)) {
+        one = other = &slow_network[a];
+    } else if (sscanf(*text, "%3d-%3d:%lf%n", &a, &b, &factor, &length) == 3 && is_device(a) &&
+               is_device(b) && a != b) {
+        one = &slow_links[a][b];
+        other = &slow_links[b][a];
+    } else if (sscanf(*text, "%3d:%lf%n", &a, &factor, &length) == 2 && is_device(a)) {
+        one = other = &slow_device[a];
     }
-    if (!read_value(text, &factor) || factor <= 0)
+    if (!one || !ends(text, length, factor) || factor == 0)
         return 0;
-    if (is_network && a >= 0 && a < (nodes ? nodes : 1))
-        slow_network[a] = factor;
-    else if (is_network || !is_device(a))
-        return 0;
-    else if (b < 0)
-        slow_device[a] = factor;
-    else
-        slow_links[a][b] = slow_links[b][a] = factor;
+    *one = *other = factor;
     return 1;
 }
 
@@ -93,14 +83,16 @@ static void read_faults(void) {
             slow_links[i][j] = 1;
     }
     for (const char *p = slow; p && (*p || p == slow);)
-        if (!read_slow(&p))
+        if (!consists_of(slow, "0123456789.e:,-n") || !read_slow(&p))
             cpu_fail("CPU_DEVICE_SLOW=%s: want 3:1.5 (device 3 takes 1.5 times as long), 2-3:4 "
                      "(the link of devices 2 and 3) or n1:2 (the network of node 1)",
                      slow);
     for (const char *p = lost; p && (*p || p == lost);) {
         double seconds;
-        int device = read_number(&p);
-        if (!is_device(device) || !read_value(&p, &seconds))
+        int device, length;
+        if (!consists_of(lost, "0123456789.e:,") ||
+            sscanf(p, "%3d:%lf%n", &device, &seconds, &length) != 2 || !is_device(device) ||
+            !ends(&p, length, seconds))
             cpu_fail("CPU_DEVICE_LOST=%s: want a device and seconds, such as 3:0.5", lost);
         lost_at[device] = seconds;
     }

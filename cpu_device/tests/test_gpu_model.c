@@ -222,7 +222,7 @@ static void refused(const char *setting, const char *model, const char *words) {
 
 TEST(mistakes_in_variables_are_explained) {
     static const struct {
-        const char *variable, *model, *words, *values[18];
+        const char *variable, *model, *words, *values[20];
     } mistakes[] = {
         {"CPU_DEVICE_TOPOLOGY", NULL, "CPU_DEVICE_TOPOLOGY needs a model", {"2x8"}},
         {"CPU_DEVICE_SLOW", NULL, "CPU_DEVICE_SLOW needs a model", {"0:2"}},
@@ -234,13 +234,13 @@ TEST(mistakes_in_variables_are_explained) {
         {"CPU_DEVICE_TOPOLOGY",
          H100,
          ": want nodes x GPUs per node, such as 2x8, with at most 64 GPUs",
-         {"", "8", "0x8", "2x", "2x8x", "9x8", "-2x8", "2*8"}},
+         {"", "8", "0x8", "2x", "2x8x", "9x8", "-2x8", "2*8", "2x 8", "2x+8"}},
         {"NCCL_ALGO", H100, ": the model knows Ring, Tree, NVLS, NVLSTree", {"Ring,Trees", ""}},
         {"CPU_DEVICE_SLOW",
          H100,
          ": want 3:1.5 (device 3 takes 1.5 times as long)",
          {"", "3", "3:", "3:0", "3:-1", "3:x", "64:2", "3:2,", "3-3:2", "3-64:2", "3-:2", "n1:2",
-          "n:2", "3:inf", "x:2", "3:2;4:2", "3:1e999"}},
+          "n:2", "3:inf", "x:2", "3:2;4:2", "3:1e999", "3: 2", "3:0x2"}},
         {"CPU_DEVICE_LOST",
          H100,
          ": want a device and seconds, such as 3:0.5",
