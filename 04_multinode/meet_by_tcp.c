@@ -97,13 +97,6 @@ static void listen_for_ranks(int one_host) {
                                    : "");
 }
 
-// Ends this rank and all ranks that have come. Each rank prints the reason.
-__attribute__((noreturn)) static void end_rendezvous(const char *why) {
-    for (int r = 1; r < rendezvous.world; r++)
-        answer(rendezvous.ranks[r].socket, NO, why, strlen(why));
-    fail("%s", why);
-}
-
 // Reads the HELLO of a new connection. Returns 0 if it is that of a rank, or -1 with the reason to
 // refuse it. The other connections wait meanwhile, so a stranger has little time.
 static int admit(const struct connection *c, struct frame *f, char why[WHY_SIZE]) {
@@ -153,7 +146,8 @@ static int accept_connection(int listener) {
     return 1;
 }
 
-// Names the missing ranks, such as "ranks 2 and 5 of 8", and ends all others.
+// Ends this rank and all ranks that have come. Each one names the missing ranks, such as "ranks 2
+// and 5 of 8".
 __attribute__((noreturn)) static void give_up_waiting(void) {
     char ranks[200], at[128], why[WHY_SIZE];
     int left = rendezvous.missing, used = 0;
@@ -171,7 +165,9 @@ __attribute__((noreturn)) static void give_up_waiting(void) {
            reachable ? ""
                      : ": set MASTER_ADDR to another address of this host, or set a token "
                        "(--token-file or MASTER_TOKEN)");
-    end_rendezvous(why);
+    for (int r = 1; r < rendezvous.world; r++)
+        answer(rendezvous.ranks[r].socket, NO, why, strlen(why));
+    fail("%s", why);
 }
 
 // Waits until all ranks have come.

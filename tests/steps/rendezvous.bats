@@ -163,6 +163,16 @@ among() {
     grep -q 'refused 127.0.0.1: rank 1 has already come, from 127.0.0.1' err.0
 }
 
+@test "a rank that has been killed may come again" {
+    ranks "0 1" --snapshot s
+    until_true 20 heard 1
+    kill -9 "${pids[1]}"
+    ranks_end 20 137 1
+    ranks "1 2" --snapshot s
+    trained
+    silent 0
+}
+
 @test "when ranks are missing, all other ranks name them" {
     limit=$(patience 1) # a busy machine needs seconds to start the ranks
     world=8
