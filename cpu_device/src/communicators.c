@@ -218,62 +218,50 @@ ncclResult_t ncclCommFinalize(ncclComm_t c) {
     return c->state;
 }
 
-// Returns an error if the communicator cannot be destroyed now.
-static ncclResult_t may_end(struct ncclComm *c, const char *name) {
+// The common part of ncclCommDestroy and ncclCommAbort. cpu_enter fails if the program is exiting,
+// because at_exit has already ended the communicator, and in a forked child, because the
+// communicator belongs to its parent.
+static ncclResult_t end(struct ncclComm *c, const char *name, int at_once) {
+    if (!c || cpu_enter())
+        return ncclSuccess;
     ncclResult_t result = known(c, name);
     if (!result && cpu_group_uses(c))
         result = cpu_refuse(ncclInvalidUsage, "%s: calls of this group still wait for ncclGroupEnd",
                             name);
-    return result;
+    if (result)
+        return cpu_noted(result);
+    c->aborted = at_once;
+    cpu_ring_bell(c->seat);
+    drain(c);
+    free_comm(c, at_once);
+    if (at_once)
+        cpu_resume_streams();
+    return ncclSuccess;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t c) {
-    // cpu_enter fails if the program is exiting, because at_exit has already ended the
-    // communicator, and in a forked child, because the communicator belongs to its parent.
-    if (!c || cpu_enter())
-        return ncclSuccess;
-    ncclResult_t result = may_end(c, "ncclCommDestroy");
-    if (result)
-        return cpu_noted(result);
-    drain(c);
-    free_comm(c, 0);
-    return ncclSuccess;
+    return end(c, "ncclCommDestroy", 0);
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t c) {
-    if (!c || cpu_enter())
-        return ncclSuccess;
-    ncclResult_t result = may_end(c, "ncclCommAbort");
-    if (result)
-        return cpu_noted(result);
-    c->aborted = 1;
-    cpu_ring_bell(c->seat);
-    drain(c);
-    free_comm(c, 1);
-    cpu_resume_streams();
-    return ncclSuccess;
+    return end(c, "ncclCommAbort", 1);
 }
 
-ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *error) {
-    ncclResult_t result = known(c, "ncclCommGetAsyncError");
-    if (!result && !error)
-        result = cpu_refuse(ncclInvalidArgument, "ncclCommGetAsyncError: asyncError is NULL");
+// Copies a member of the communicator at this offset, which has the size of an int.
+static ncclResult_t ask(ncclComm_t c, const char *name, void *out, size_t member) {
+    ncclResult_t result = known(c, name);
+    if (!result && !out)
+        result = cpu_refuse(ncclInvalidArgument, "%s: the pointer for the result is NULL", name);
     if (result)
         return result;
     pthread_mutex_lock(&c->lock);
-    *error = c->state;
+    memcpy(out, (const char *)c + member, sizeof(int));
     pthread_mutex_unlock(&c->lock);
     return ncclSuccess;
 }
 
-// Copies an int, which is a member of the communicator at this offset.
-static ncclResult_t ask(ncclComm_t c, const char *name, int *out, size_t member) {
-    ncclResult_t result = known(c, name);
-    if (!result && !out)
-        result = cpu_refuse(ncclInvalidArgument, "%s: the pointer for the result is NULL", name);
-    if (!result)
-        memcpy(out, (const char *)c + member, sizeof *out);
-    return result;
+ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *error) {
+    return ask(c, "ncclCommGetAsyncError", error, offsetof(struct ncclComm, state));
 }
 
 ncclResult_t ncclCommCount(const ncclComm_t c, int *count) {
