@@ -71,7 +71,7 @@ __global__ static void sum_rows_kernel(const float *x, float *sums, size_t rows,
 
 void sum_rows(const float *x, float *sums, int rows, int cols, cudaStream_t stream) {
     dim3 threads(TILE, rows < 1 ? 1 : rows < TILE ? rows : TILE);
-    LAUNCH_BLOCKS(sum_rows_kernel, cols / TILE + 1, threads, stream, x, sums, rows, cols);
+    LAUNCH_BLOCKS(sum_rows_kernel, (cols + TILE - 1) / TILE, threads, stream, x, sums, rows, cols);
 }
 
 // Returns the class with the largest logit of a row, the first of equal ones, to all threads of a

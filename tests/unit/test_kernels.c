@@ -10,6 +10,7 @@
 #include "zoo/kernels/attention_kernels.h"
 #include "zoo/kernels/element_kernels.h"
 #include "zoo/kernels/image_kernels.h"
+#include "zoo/kernels/value_kernels.h"
 #include <zlib.h>
 
 static cudaStream_t stream;
@@ -382,6 +383,23 @@ TEST(attention_in_tf32_is_near_fp32) {
     const float *qkv = random_floats(SAMPLES * TOKENS * 3 * WIDTH, 1, 1);
     assert_close(attended(qkv, TOKENS, 1), attended(qkv, TOKENS, 0), SAMPLES * TOKENS * WIDTH,
                  1e-3);
+}
+
+// Where GELU is nearly x, its gradient is 1 and a small difference of nearly equal numbers.
+TEST(gradients_of_gelu_keep_their_digits) {
+    enum { COUNT = 101 };
+    float x[COUNT], ones[COUNT], want[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        double z = x[i] = 3 + 0.05f * (float)i, c = sqrt(2 / acos(-1)), a = 0.044715;
+        double t = tanh(c * (z + a * z * z * z));
+        want[i] = (float)((1 + t) / 2 + z / 2 * (1 - t * t) * c * (1 + 3 * a * z * z));
+        ones[i] = 1;
+    }
+    float zero[COUNT] = {0}, *dx = new_device_array(sizeof x);
+    bias_gelu_backward(to_device(x, sizeof x), to_device(zero, sizeof zero),
+                       to_device(ones, sizeof ones), dx, CUDA_R_32F, new_device_array(sizeof x),
+                       new_device_array(sizeof x), 1, COUNT, stream);
+    assert_close(to_host(dx, sizeof x), want, COUNT, 5e-7);
 }
 
 TEST(all_changes_of_images_are_equally_likely) {

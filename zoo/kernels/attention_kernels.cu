@@ -1,4 +1,5 @@
-// The kernels of attention, for a GPU. A block of threads has OWN rows of its own, 16 for each
+// The kernels of attention, for a GPU. cpu_attention_kernels.c is easier to read, and has functions
+// of the same names: read it first. A block of threads has OWN rows of its own, 16 for each
 // warp: queries, or keys where it computes the gradients of keys and values. It reads the other
 // rows, keys or queries, into shared memory, OTHERS at a time. A warp holds its matrices as
 // tensor_cores.h describes them, 8 columns beside each other: element e of tile number t is at

@@ -1,6 +1,6 @@
-// The kernels of attention, for the CPU device, and the reference for attention_kernels.cu. A
-// thread computes a head. It has the scores of a block as [keys, queries], because the loops over
-// queries are vectors then.
+// The kernels of attention, for the CPU device: the version to read first, because
+// attention_kernels.cu does the same in the order that tensor cores want. A thread computes a head.
+// It has the scores of a block as [keys, queries], because the loops over queries are vectors then.
 #include "common/base/minmax.h"
 #include "common/kernels/cpu_launch.h"
 #include "zoo/kernels/attention_kernels.h"

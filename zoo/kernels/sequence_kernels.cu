@@ -40,7 +40,8 @@ __global__ static void look_up_backward_kernel(const float *tokens, const float 
                 listed[warp][count + __popc(found & ((1u << thread) - 1))] = row;
             count += __popc(found);
         }
-        counts[warp] = count;
+        if (thread == 0)
+            counts[warp] = count;
         __syncthreads();
         for (unsigned w = 0; w < WARPS; w++) {
             count = column < width ? counts[w] : 0;

@@ -5,6 +5,7 @@
 #pragma once
 #include "common/kernels/bfloat16.h"
 #include "zoo/kernels/value_kernels.h"
+#include <math.h>
 
 struct rows {
     const void *x, *bias, *other; // other: a second array of inputs
@@ -65,10 +66,11 @@ void bias_gelu(const void *x, const void *bias, void *y, int rows, int cols, cud
     LAUNCH_ROWS(bias_gelu, a, stream);
 }
 
-// The gradient of x from that of GELU.
+// The gradient of x from that of GELU. 1 - share would lose digits if the share were nearly 1.
 DEVICE_FUNCTION float gelu_gradient(float x, float dy) {
-    float share = gelu_share(x), slope = 2 * 0.7978845608f * (1 + 3 * 0.044715f * x * x);
-    return dy * share * (1 + x * (1 - share) * slope);
+    float less = gelu_share(-fabsf(x)), share = x > 0.f ? 1 - less : less;
+    float slope = 2 * 0.7978845608f * (1 + 3 * 0.044715f * x * x);
+    return dy * (share + x * less * (1 - less) * slope);
 }
 
 // LAUNCH_COLUMNS adds up x or, with a bias, the gradients of GELU, where other are those of its

@@ -35,8 +35,9 @@ enum { AHEAD = 4 };
     LAUNCH_TYPED(kernel##_kernel, (a).type, (a).rows < 1 << 14 ? (a).rows + 1 : 1 << 14,           \
                  dim3(BLOCK_THREADS), stream, a)
 #define LAUNCH_COLUMNS(a, slices, stream)                                                          \
-    LAUNCH_TYPED(columns_kernel, (a).type, ((a).cols / BLOCK_THREADS + 1) * (slices),              \
-                 dim3(BLOCK_THREADS), stream, a, slices)
+    LAUNCH_TYPED(columns_kernel, (a).type,                                                         \
+                 ((a).cols + BLOCK_THREADS - 1) / BLOCK_THREADS * (slices), dim3(BLOCK_THREADS),   \
+                 stream, a, slices)
 
 struct rows;
 template <class Formula>
