@@ -264,22 +264,26 @@ static struct allocation **find_link(struct allocation **list, const void *point
     return list;
 }
 
-// Removes an allocation from the list, and makes bytes of a device inaccessible, before their
-// addresses can be reused. Called with cpu_lock held.
+// Removes an allocation from the list, and frees pinned memory, or makes bytes of a device
+// inaccessible, before their addresses can be reused. Called with cpu_lock held.
 static void give_back(struct allocation **link) {
     struct allocation *a = *link;
     *link = a->next;
-    if (a->device == PINNED)
-        return;
-    void *view = (void *)(a->start + heap_bytes);
-    if (heap_file >= 0) {
+    void *view = (void *)a->view;
+    if (a->device == PINNED && a->view == a->start) {
+        free(view);
+    } else if (a->device == PINNED) {
+        munmap((void *)a->start, a->span);
+        munmap(view, a->span);
+    } else if (heap_file >= 0) {
         madvise(view, a->span - page, MADV_REMOVE);
         mprotect(view, a->span - page, PROT_NONE);
     } else {
         mmap(view, a->span - page, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     }
-    used_bytes[a->device] -= a->bytes;
+    if (a->device != PINNED)
+        used_bytes[a->device] -= a->bytes;
 }
 
 // If memory is short, a write to a file in memory ends the program. So the kernel writes to each
@@ -331,9 +335,12 @@ cudaError_t cudaMalloc(void **pointer, size_t size) {
     return cpuDeviceMalloc(pointer, size, "", "?", 0);
 }
 
-// Takes an allocation out of its list, when the work that may still use it is done. Returns NULL if
-// there is none.
-static struct allocation *take_out(struct allocation **list, const void *pointer) {
+// The common part of cudaFree and cudaFreeHost. Frees the memory when the work that may still use
+// it is done.
+static cudaError_t release(struct allocation **list, const void *pointer) {
+    cudaError_t error = cpu_enter();
+    if (error || !pointer || (error = cpu_capture_forbids(CPU_UNSAFE_CALL, NULL)))
+        return cpu_error(error);
     pthread_mutex_lock(&cpu_lock);
     struct allocation *a = *find_link(list, pointer);
     int device = a && a->device != PINNED ? a->device : cpu_current_device();
@@ -344,19 +351,19 @@ static struct allocation *take_out(struct allocation **list, const void *pointer
     cpu_drain_device(device);
     pthread_mutex_lock(&cpu_lock);
     struct allocation **link = find_link(list, pointer);
-    if ((a = *link))
-        give_back(link);
-    pthread_mutex_unlock(&cpu_lock);
-    return a;
+    if (!(a = *link))
+        return cpu_end(cudaErrorInvalidValue);
+    give_back(link);
+    free(a);
+    return cpu_end(cudaSuccess);
 }
 
 cudaError_t cudaFree(void *pointer) {
-    cudaError_t error = cpu_enter();
-    if (error || !pointer || (error = cpu_capture_forbids(CPU_UNSAFE_CALL, NULL)))
-        return cpu_error(error);
-    struct allocation *a = take_out(&device_list, pointer);
-    free(a);
-    return a ? cudaSuccess : cpu_error(cudaErrorInvalidValue);
+    return release(&device_list, pointer);
+}
+
+cudaError_t cudaFreeHost(void *pointer) {
+    return release(&pinned_list, pointer);
 }
 
 // Maps pinned memory twice, for the program and for the devices. Returns 0 on failure.
@@ -367,10 +374,9 @@ static int map_twice(struct allocation *a) {
         cpu_fail("CPU_DEVICE_CHECK=1 needs files in memory for pinned memory: %s",
                  cpu_system_error(errno));
     void *maps[2] = {MAP_FAILED, MAP_FAILED};
-    for (int i = 0; i < 2 && file >= 0; i++)
+    for (int i = 0; i < 2; i++)
         maps[i] = mmap(NULL, a->span, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (file >= 0)
-        close(file);
+    close(file);
     a->start = (uintptr_t)maps[0];
     a->view = (uintptr_t)maps[1];
     a->access = PROT_READ | PROT_WRITE;
@@ -407,23 +413,6 @@ cudaError_t cudaMallocHost(void **pointer, size_t size) {
     a->next = pinned_list;
     pinned_list = a;
     pthread_mutex_unlock(&cpu_lock);
-    return cudaSuccess;
-}
-
-cudaError_t cudaFreeHost(void *pointer) {
-    cudaError_t error = cpu_enter();
-    if (error || !pointer || (error = cpu_capture_forbids(CPU_UNSAFE_CALL, NULL)))
-        return cpu_error(error);
-    struct allocation *a = take_out(&pinned_list, pointer);
-    if (!a)
-        return cpu_error(cudaErrorInvalidValue);
-    if (a->view == a->start) {
-        free(pointer);
-    } else {
-        munmap((void *)a->start, a->span);
-        munmap((void *)a->view, a->span);
-    }
-    free(a);
     return cudaSuccess;
 }
 
