@@ -2,7 +2,8 @@
 // one of them wrong if there is one. To classify is to run forward only, as the evaluation of
 // train.c does: the largest logit is the answer.
 #include "common/base/minmax.h"
-#include "common/data/data.h"
+#include "common/data/datasets.h"
+#include "common/data/loader.h"
 #include "common/device/device.h"
 #include "common/models/model.h"
 #include "common/snapshots/snapshot.h"
@@ -66,7 +67,7 @@ static void setup(const struct snapshot *s) {
     size_t bytes = c.model.parameters * sizeof *c.parameters;
     CUDA_CHECK(cudaStreamCreate(&c.pass.stream));
     open_pass(&c.pass, c.pass.stream, 0);
-    data_to_device(&c.test);
+    loader_open(&c.test, BATCH, 0);
     DEVICE_ALLOC(c.parameters, "parameters", bytes);
     CUDA_CHECK(cudaMemcpy(c.parameters, s->values, bytes, cudaMemcpyHostToDevice));
     DEVICE_ALLOC(c.activations[0], "activations", BATCH * c.test.inputs * sizeof(float));
@@ -96,7 +97,8 @@ static int classify(size_t first, struct answer answers[BATCH]) {
     int rows = (int)min_size(BATCH, c.test.count - first), classes = c.test.classes;
     float *logits = malloc((size_t)rows * classes * sizeof *logits);
     uint8_t labels[BATCH];
-    gather_batch(&c.test, NULL, first, rows, c.activations[0], c.labels, c.pass.stream);
+    struct samples s = load_samples(&c.test, first, c.test.count, c.pass.stream);
+    gather_batch(s.set, s.order, s.first, s.count, c.activations[0], c.labels, c.pass.stream);
     for (int i = 0; i < c.model.count; i++) {
         const struct layer *l = &c.model.layers[i];
         layer_forward(l, &c.pass, c.parameters + l->first, c.activations[i], c.activations[i + 1],
@@ -149,10 +151,12 @@ static void draw_line(const uint8_t *pixels, int y) {
 
 static void draw(const struct answer *chosen, int count) {
     int size = c.test.inputs, width = c.test.shape.width - 2 * EDGE;
-    uint8_t *pixels = malloc((size_t)count * size);
+    uint8_t *pixels = malloc((size_t)count * size), right;
+    char why[WHY_SIZE];
     for (int i = 0; i < count; i++)
-        CUDA_CHECK(cudaMemcpy(pixels + (size_t)i * size, c.test.values + chosen[i].image * size,
-                              size, cudaMemcpyDeviceToHost));
+        if (c.test.source->read(&c.test, chosen[i].image, 1, pixels + (size_t)i * size, &right,
+                                why))
+            fail("%s", why);
     for (int y = EDGE; y + 1 < c.test.shape.height - EDGE; y += 2) {
         for (int i = 0; i < count; i++) {
             draw_line(pixels + (size_t)i * size, y);

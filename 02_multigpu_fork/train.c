@@ -8,7 +8,7 @@
 #include "02_multigpu_fork/ranks.h"
 #include "common/base/minmax.h"
 #include "common/base/rng.h"
-#include "common/data/data.h"
+#include "common/data/loader.h"
 #include "common/device/device.h"
 #include "common/models/model.h"
 #include "common/snapshots/snapshot.h"
@@ -47,8 +47,7 @@ struct sums { // six doubles, which one all-reduce sums over all ranks
 struct trainer {
     cudaStream_t stream;
     struct pass pass;
-    struct dataset train, test;   // on the device
-    uint32_t *order, *host_order; // indices of the training samples, shuffled for this epoch
+    struct dataset train, test;
     struct model model;
     struct optimizer optimizer;
     float *parameters, *gradients;       // flat arrays: model.parameters floats each
@@ -116,10 +115,8 @@ static void setup(struct trainer *t) {
     size_t bytes = t->model.parameters * sizeof(float);
     size_t state_bytes = t->optimizer.state_per_parameter * bytes;
     size_t column = t->rows * sizeof(float), widest = 0; // column: bytes of a float per sample
-    data_to_device(&t->train);
-    data_to_device(&t->test);
-    DEVICE_ALLOC(t->order, "data", t->train.count * sizeof *t->order);
-    CUDA_CHECK(cudaMallocHost((void **)&t->host_order, t->train.count * sizeof *t->order));
+    loader_open(&t->train, t->rows, opt.batch);
+    loader_open(&t->test, t->rows, 0);
     DEVICE_ALLOC(t->parameters, "parameters", bytes);
     DEVICE_ALLOC(t->gradients, "gradients", bytes);
     DEVICE_ALLOC(t->optimizer_state, "optimizer", state_bytes);
@@ -142,15 +139,13 @@ static void setup(struct trainer *t) {
     CUDA_CHECK(cudaMemsetAsync(t->stats, 0, STATS_LANES * sizeof *t->stats, t->stream));
 }
 
-// Runs the model on rows samples: order[first], order[first + 1], and so on. If order is NULL, the
-// samples are first, first + 1, and so on.
-static void forward(struct trainer *t, struct dataset *set, const uint32_t *order, size_t first,
-                    int rows) {
-    gather_batch(set, order, first, rows, t->activations[0], t->labels, t->stream);
+// Runs the model on the samples.
+static void forward(struct trainer *t, struct samples s) {
+    gather_batch(s.set, s.order, s.first, s.count, t->activations[0], t->labels, t->stream);
     for (int i = 0; i < t->model.count; i++) {
         const struct layer *l = &t->model.layers[i];
         layer_forward(l, &t->pass, t->parameters + l->first, t->activations[i],
-                      t->activations[i + 1], rows);
+                      t->activations[i + 1], s.count);
     }
 }
 
@@ -188,9 +183,10 @@ static long steps_done(const struct trainer *t) {
 
 static void train_step(struct trainer *t) {
     size_t slice = t->rank * t->rows; // where this rank's slice of the batch begins
+    size_t first = t->progress.step * opt.batch + slice;
     begin_step(&t->pass, rng_bits(~opt.seed, steps_done(t)));
     t->pass.first_sample = slice;
-    forward(t, &t->train, t->order, t->progress.step * opt.batch + slice, t->rows);
+    forward(t, load_samples(&t->train, first, t->train.count, t->stream));
     softmax_cross_entropy(t->activations[t->model.count], t->labels, t->rows * t->train.targets,
                           t->train.classes, 1.f / opt.batch / t->train.targets, t->dy, t->stats,
                           opt.label_smoothing, t->stream);
@@ -228,9 +224,9 @@ static struct stats evaluate(struct trainer *t) {
     size_t end = t->test.count * (t->rank + 1) / t->world;
     t->pass.training = 0;
     for (size_t first = begin; first < end; first += t->rows) {
-        int rows = min_size(t->rows, end - first);
-        forward(t, &t->test, NULL, first, rows);
-        softmax_cross_entropy(t->activations[t->model.count], t->labels, rows * t->test.targets,
+        struct samples s = load_samples(&t->test, first, end, t->stream);
+        forward(t, s);
+        softmax_cross_entropy(t->activations[t->model.count], t->labels, s.count * t->test.targets,
                               t->test.classes, 1, NULL, t->stats, 0, t->stream);
     }
     return read_stats(t, 1);
@@ -289,9 +285,7 @@ static void train_epoch(struct trainer *t) {
     struct progress *p = &t->progress;
     struct stats before = p->sums; // up to the last line
     long steps = t->optimizer.steps_per_epoch;
-    shuffle(t->host_order, t->train.count, opt.seed, p->epochs);
-    CUDA_CHECK(cudaMemcpyAsync(t->order, t->host_order, t->train.count * sizeof *t->order,
-                               cudaMemcpyHostToDevice, t->stream));
+    loader_shuffle(&t->train, opt.seed, p->epochs, t->stream);
     while (p->step < steps && !finished(t)) {
         train_step(t);
         p->step++;

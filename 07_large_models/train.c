@@ -12,7 +12,7 @@
 #include "07_large_models/units.h"
 #include "common/base/minmax.h"
 #include "common/base/rng.h"
-#include "common/data/data.h"
+#include "common/data/loader.h"
 #include "common/device/device.h"
 #include "common/models/model.h"
 #include "common/snapshots/snapshot.h"
@@ -70,8 +70,7 @@ struct sums { // six doubles, which one all-reduce sums over all ranks
 struct trainer {
     cudaStream_t stream;
     struct pass pass;
-    struct dataset train, test;   // on the device
-    uint32_t *order, *host_order; // indices of the training samples, shuffled for this epoch
+    struct dataset train, test;
     struct model model;
     struct optimizer optimizer;
     struct units fsdp; // this rank's shard of the parameters, gradients and optimizer state
@@ -150,10 +149,8 @@ static void join(struct trainer *t) {
 
 static void setup(struct trainer *t) {
     size_t column = t->rows * sizeof(float), widest = 0; // column: bytes of a float per sample
-    data_to_device(&t->train);
-    data_to_device(&t->test);
-    DEVICE_ALLOC(t->order, "data", t->train.count * sizeof *t->order);
-    CUDA_CHECK(cudaMallocHost((void **)&t->host_order, t->train.count * sizeof *t->order));
+    loader_open(&t->train, t->rows * step_opt.accumulate, opt.batch);
+    loader_open(&t->test, t->rows, 0);
     units_allocate(&t->fsdp, t->optimizer.state_per_parameter);
     DEVICE_ALLOC(t->activations[0], "activations", column * t->train.inputs);
     widest = allocate_activations(&t->fsdp, column, step_opt.recompute, t->outputs, t->activations);
@@ -183,15 +180,13 @@ static void run_layers(struct trainer *t, const struct unit *u, int from, int en
     }
 }
 
-// Runs the model on rows samples: order[first], order[first + 1], and so on. If order is NULL, the
-// samples are first, first + 1, and so on.
-static void forward(struct trainer *t, struct dataset *set, const uint32_t *order, size_t first,
-                    int rows) {
-    gather_batch(set, order, first, rows, t->activations[0], t->labels, t->stream);
+// Runs the model on the samples.
+static void forward(struct trainer *t, struct samples s) {
+    gather_batch(s.set, s.order, s.first, s.count, t->activations[0], t->labels, t->stream);
     for (int n = 0; n < t->fsdp.unit_count; n++) {
         struct unit *u = &t->fsdp.units[n];
         fetch_unit(&t->fsdp, n, n + 1);
-        run_layers(t, u, u->first_layer, u->end_layer, rows);
+        run_layers(t, u, u->first_layer, u->end_layer, s.count);
         u->gathered = t->fsdp.keep && t->pass.training; // if 0, its buffer is free
     }
 }
@@ -238,14 +233,16 @@ static void clip_gradients(struct trainer *t) {
 }
 
 static void train_step(struct trainer *t) {
+    size_t slice = t->rank * t->rows * step_opt.accumulate; // where this rank's slice begins
+    size_t first = t->progress.step * opt.batch + slice;
     step_begins(t->stream);
     begin_step(&t->pass, rng_bits(~opt.seed, steps_done(t)));
+    struct samples samples = load_samples(&t->train, first, t->train.count, t->stream);
     t->fsdp.sent = 0;
     for (int i = 0; i < step_opt.accumulate; i++) {
-        size_t slice = (t->rank * step_opt.accumulate + i) * t->rows; // of this micro-batch
         t->fsdp.micro_batch = i;
-        t->pass.first_sample = slice;
-        forward(t, &t->train, t->order, t->progress.step * opt.batch + slice, t->rows);
+        t->pass.first_sample = slice + i * t->rows;
+        forward(t, some_of(samples, i * t->rows, t->rows));
         softmax_cross_entropy(t->activations[t->model.count], t->labels, t->rows * t->train.targets,
                               t->train.classes, 1.f / opt.batch / t->train.targets, t->dy, t->stats,
                               opt.label_smoothing, t->stream);
@@ -289,9 +286,9 @@ static struct stats evaluate(struct trainer *t) {
     size_t most = (t->test.count + t->world - 1) / t->world;
     t->pass.training = 0;
     for (size_t first = begin; first < begin + most; first += t->rows) {
-        int rows = first < end ? min_size(t->rows, end - first) : 0;
-        forward(t, &t->test, NULL, first, rows);
-        softmax_cross_entropy(t->activations[t->model.count], t->labels, rows * t->test.targets,
+        struct samples s = load_samples(&t->test, first, end, t->stream);
+        forward(t, s);
+        softmax_cross_entropy(t->activations[t->model.count], t->labels, s.count * t->test.targets,
                               t->test.classes, 1, NULL, t->stats, 0, t->stream);
     }
     return read_stats(t, 1);
@@ -351,9 +348,7 @@ static void train_epoch(struct trainer *t) {
     struct progress *p = &t->progress;
     struct stats before = p->sums; // up to the last line
     long steps = t->optimizer.steps_per_epoch;
-    shuffle(t->host_order, t->train.count, opt.seed, p->epochs);
-    CUDA_CHECK(cudaMemcpyAsync(t->order, t->host_order, t->train.count * sizeof *t->order,
-                               cudaMemcpyHostToDevice, t->stream));
+    loader_shuffle(&t->train, opt.seed, p->epochs, t->stream);
     while (p->step < steps && !finished(t)) {
         watch_step(steps_done(t) + 1);
         train_step(t);

@@ -151,11 +151,7 @@ size_t pipeline_allocate(struct pipeline *p, size_t bytes_per_float) {
 }
 
 struct samples micro_batch_of(const struct pipeline *p, int micro_batch) {
-    struct samples s = p->samples;
-    size_t before = min_size((size_t)micro_batch * p->rows, s.count);
-    s.first += before;
-    s.count = min_size(p->rows, s.count - before);
-    return s;
+    return some_of(p->samples, (size_t)micro_batch * p->rows, p->rows);
 }
 
 float **activations_of(const struct pipeline *p, int micro_batch) {

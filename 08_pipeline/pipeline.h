@@ -8,7 +8,7 @@
 #include "03_multigpu_launcher/environment.h"
 #include "05_fsdp/shard.h"
 #include "common/base/options.h"
-#include "common/data/data.h"
+#include "common/data/loader.h"
 #include "common/models/model.h"
 #include <nccl.h>
 
@@ -20,14 +20,6 @@ extern struct pipeline_opt {
     long stages, micro_batches, schedule;
 } pipeline_opt; // options_parse sets it
 extern const struct option_spec pipeline_options[];
-
-// So many samples of a set: order[first], order[first + 1] and so on. If order is NULL, they are
-// first, first + 1, and so on.
-struct samples {
-    struct dataset *set;
-    const uint32_t *order;
-    size_t first, count;
-};
 
 struct pipeline {
     const struct model *all;   // whose layers the stages divide

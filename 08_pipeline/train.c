@@ -9,7 +9,7 @@
 #include "08_pipeline/pipeline.h"
 #include "08_pipeline/stage_costs.h"
 #include "common/base/rng.h"
-#include "common/data/data.h"
+#include "common/data/loader.h"
 #include "common/device/device.h"
 #include "common/models/model.h"
 #include "common/snapshots/snapshot.h"
@@ -45,9 +45,8 @@ struct sums { // six doubles, which one all-reduce sums over all ranks
 struct trainer {
     cudaStream_t stream;
     struct pass pass;
-    struct dataset train, test;   // on the device
-    uint32_t *order, *host_order; // indices of the training samples, shuffled for this epoch
-    struct model whole, model;    // model: the layers of whole that this rank has
+    struct dataset train, test;
+    struct model whole, model; // model: the layers of whole that this rank has
     struct optimizer optimizer;
     struct pipeline pipeline;      // the ranks that have the other layers
     float *parameters, *gradients; // flat arrays: model.parameters floats each
@@ -120,10 +119,9 @@ static void setup(struct trainer *t) {
     size_t bytes = t->model.parameters * sizeof(float);
     size_t state_bytes = t->optimizer.state_per_parameter * bytes;
     size_t column = t->rows * sizeof(float), widest = 0; // column: bytes of a float per sample
-    data_to_device(&t->train);
-    data_to_device(&t->test);
-    DEVICE_ALLOC(t->order, "data", t->train.count * sizeof *t->order);
-    CUDA_CHECK(cudaMallocHost((void **)&t->host_order, t->train.count * sizeof *t->order));
+    t->train.unread = t->test.unread = !t->pipeline.first_stage && !t->pipeline.last_stage;
+    loader_open(&t->train, t->pipeline.micro_batches * t->rows, opt.batch);
+    loader_open(&t->test, t->rows, 0);
     DEVICE_ALLOC(t->parameters, "parameters", bytes);
     DEVICE_ALLOC(t->gradients, "gradients", bytes);
     DEVICE_ALLOC(t->optimizer_state, "optimizer", state_bytes);
@@ -144,7 +142,8 @@ static void setup(struct trainer *t) {
 static struct samples begin_micro_batch(struct trainer *t, int micro_batch) {
     t->activations = activations_of(&t->pipeline, micro_batch);
     t->pass.first_sample = t->pipeline.slice + micro_batch * t->rows;
-    return micro_batch_of(&t->pipeline, micro_batch);
+    struct samples s = micro_batch_of(&t->pipeline, micro_batch), all = t->pipeline.samples;
+    return t->pass.training ? s : load_samples(&t->test, s.first, all.first + all.count, t->stream);
 }
 
 // Adds the losses of these samples to stats. In training, dy becomes their gradient.
@@ -249,7 +248,7 @@ static void train_step(struct trainer *t) {
     struct pipeline *p = &t->pipeline;
     size_t first = t->progress.step * opt.batch + p->slice;
     begin_step(&t->pass, rng_bits(~opt.seed, steps_done(t)));
-    p->samples = (struct samples){&t->train, t->order, first, p->micro_batches * t->rows};
+    p->samples = load_samples(&t->train, first, t->train.count, t->stream);
     p->sent = 0;
     run_batch(t);
     p->sent_a_step = p->sent; // not counting evaluation, which also sends
@@ -356,9 +355,7 @@ static void train_epoch(struct trainer *t) {
     struct progress *p = &t->progress;
     struct stats before = p->sums; // up to the last line
     long steps = t->optimizer.steps_per_epoch;
-    shuffle(t->host_order, t->train.count, opt.seed, p->epochs);
-    CUDA_CHECK(cudaMemcpyAsync(t->order, t->host_order, t->train.count * sizeof *t->order,
-                               cudaMemcpyHostToDevice, t->stream));
+    loader_shuffle(&t->train, opt.seed, p->epochs, t->stream);
     while (p->step < steps && !finished(t)) {
         watch_step(steps_done(t) + 1);
         train_step(t);

@@ -30,9 +30,6 @@ int observe_poll(struct pollfd *fds, nfds_t count, int milliseconds);
 // Counts an operation that is a barrier, because the stream is the default one.
 void observe_barrier(cudaStream_t stream);
 
-// Remembers where t->order is on the device.
-void observe_copy(const void *to, size_t bytes, enum cudaMemcpyKind kind);
-
 #define gather_batch(set, order, first, rows, x, y, stream)                                        \
     (observe_samples(order, first, rows), gather_batch(set, order, first, rows, x, y, stream))
 #define initialise(layer, parameters, first, count, seed, stream)                                  \
@@ -65,8 +62,7 @@ void observe_copy(const void *to, size_t bytes, enum cudaMemcpyKind kind);
     (observe((kind) == cudaMemcpyDeviceToDevice ? "barrier" : "cudaMemcpy", 0, NO_TYPE, NULL),     \
      cudaMemcpy(to, from, bytes, kind))
 #define cudaMemcpyAsync(to, from, bytes, kind, stream)                                             \
-    (observe_copy(to, bytes, kind), observe_barrier(stream),                                       \
-     cudaMemcpyAsync(to, from, bytes, kind, stream))
+    (observe_barrier(stream), cudaMemcpyAsync(to, from, bytes, kind, stream))
 #define cudaMemset(to, value, bytes) (observe_barrier(NULL), cudaMemset(to, value, bytes))
 #define cudaMemsetAsync(to, value, bytes, stream)                                                  \
     (observe_barrier(stream), cudaMemsetAsync(to, value, bytes, stream))

@@ -55,8 +55,9 @@ void phases_add(struct phases *sums, struct interval *intervals, size_t count, d
 }
 
 enum { COLUMNS = PHASES + 4 };
-static const char *const titles[COLUMNS] = {"copy", "forward", "loss", "backward", "update",
-                                            "comm", "report",  "idle", "step",     "hidden"};
+static const char *const titles[COLUMNS] = {"data",     "copy",   "forward", "loss",
+                                            "backward", "update", "comm",    "report",
+                                            "idle",     "step",   "hidden"};
 
 static void list(const struct phases *sums, double values[COLUMNS]) {
     for (int i = 0; i < PHASES; i++)
@@ -67,9 +68,11 @@ static void list(const struct phases *sums, double values[COLUMNS]) {
     values[PHASES + 3] = sums->hidden / sums->steps;
 }
 
-// The columns about communication are left out if there is none.
+// The columns about communication are left out if there is none, and so is that of data.
 static int shown(const double values[COLUMNS], int column) {
     int communicates = values[PHASE_COMMUNICATION] + values[COLUMNS - 1] > 0;
+    if (column == PHASE_DATA)
+        return values[PHASE_DATA] > 0;
     return communicates || (column != PHASE_COMMUNICATION && column != COLUMNS - 1);
 }
 

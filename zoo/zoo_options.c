@@ -45,5 +45,7 @@ const struct option_spec zoo_options[] = {
      .used_with = {"adam", "adamw", "adadelta"}},
     {"summary", OPTION_FLAG | OPTION_LOCAL, &zoo_opt.summary, NULL, 0, 0,
      "prints a table of the model's layers, with the FLOPs and bytes of a sample, and then trains"},
+    {"verify", OPTION_FLAG | OPTION_LOCAL, &zoo_opt.verify, NULL, 0, 0,
+     "reads all of a text first, and compares it with index.cksum or FILE.cksum"},
     {0},
 };

@@ -4,7 +4,7 @@
 
 extern struct zoo_options {
     const char *size, *augment, *schedule;
-    long depth, width, layers, heads, context, warmup, step_epochs, nesterov, summary;
+    long depth, width, layers, heads, context, warmup, step_epochs, nesterov, summary, verify;
     double dropout, gamma, beta1, beta2, rho, epsilon;
 } zoo_opt; // options_parse sets it
 

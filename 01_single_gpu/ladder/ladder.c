@@ -325,6 +325,9 @@ static void load(struct trainer *t) {
         fail("%s", why);
     if (t->host.tokens)
         wrong_usage("--data %s: the ladder needs images", opt.data);
+    if (!t->host.values)
+        wrong_usage("--data %s: has more than 1 GiB; the ladder keeps all images in memory",
+                    opt.data);
     if (model_build(&t->model, &opt, &t->host, why))
         wrong_usage("%s", why);
     long most = (long)t->host.count / opt.batch;

@@ -1,10 +1,13 @@
 #include "common/data/data.h"
 #include "common/base/error.h"
+#include "common/base/minmax.h"
 #include "common/base/rng.h"
 #include "common/base/say.h"
 #include "common/data/datasets.h"
+#include "common/data/loader.h"
 #include "common/device/device.h"
 #include "common/training/catalogue.h"
+#include "common/training/training_options.h"
 #include <glob.h>
 #include <math.h>
 #include <stdio.h>
@@ -21,21 +24,6 @@ const char *data_word(int i) {
         if ((*source)->word && i-- == 0)
             return (*source)->word;
     return NULL;
-}
-
-void data_measure(struct dataset *set) {
-    size_t channels = set->shape.channels, end = set->count * set->inputs;
-    for (size_t channel = 0; channel < channels; channel++) {
-        uint64_t sum = 0, squares = 0; // integers, so the sums are exact
-        for (size_t i = channel; i < end; i += channels) {
-            sum += set->values[i];
-            squares += set->values[i] * set->values[i];
-        }
-        double values = (double)(end / channels), mean = sum / values;
-        double variance = squares / values - mean * mean;
-        set->mean[channel] = mean / 255;
-        set->deviation[channel] = variance > 0 ? sqrt(variance) / 255 : 1; // blank: no x / 0
-    }
 }
 
 static const struct data_source *find_source(const char *folder) {
@@ -81,15 +69,101 @@ static int explain(const char *folder, char why[WHY_SIZE]) {
     return -1;
 }
 
-// Writes what identifies this set to text, and returns the text's length.
-static size_t describe(const char *name, const struct dataset *set, char *text, size_t size) {
-    uLong values = crc32_z(0, set->values, set->count * set->inputs);
-    uLong labels = crc32_z(0, set->labels, set->count * set->targets);
-    return snprintf(text, size,
-                    "number of %s %s: %zu, %s shape: %d x %d x %d, checksum of the %s %s: %08lx, "
-                    "checksum of the %s labels: %08lx, ",
-                    name, data_samples, set->count, name, set->shape.height, set->shape.width,
-                    set->shape.channels, name, data_samples, values, name, labels);
+size_t data_bytes(const struct dataset *set) {
+    return set->count * (set->inputs + set->targets);
+}
+
+// What a pass over the samples finds.
+struct contents {
+    uLong values, labels;                                 // checksums
+    uint64_t sums[MOST_CHANNELS], squares[MOST_CHANNELS]; // of the values: integers, so exact
+};
+
+static void add_block(struct contents *c, const struct dataset *set, const uint8_t *values,
+                      const uint8_t *labels, size_t samples) {
+    size_t count = samples * set->inputs, channels = set->shape.channels;
+    c->values = crc32_z(c->values, values, count);
+    c->labels = crc32_z(c->labels, labels, samples * set->targets);
+    for (size_t channel = 0; !set->tokens && channel < channels; channel++) {
+        uint64_t sum = 0, squares = 0;
+        for (size_t i = channel; i < count; i += channels) {
+            sum += values[i];
+            squares += values[i] * values[i];
+        }
+        c->sums[channel] += sum;
+        c->squares[channel] += squares;
+    }
+}
+
+// Sets the mean and deviation of each channel (MNIST: 0.1307 and 0.3081).
+static void normalise(struct dataset *set, const struct contents *c) {
+    double values = (double)set->count * set->inputs / set->shape.channels;
+    for (int i = 0; i < set->shape.channels; i++) {
+        double mean = c->sums[i] / values, variance = c->squares[i] / values - mean * mean;
+        set->mean[i] = mean / 255;
+        set->deviation[i] = variance > 0 ? sqrt(variance) / 255 : 1; // blank: no x / 0
+    }
+}
+
+enum { BLOCK = 1 << 24, LARGE = 1 << 30, SAMPLED = 1024 };
+
+// Returns how many samples fit into a block of memory.
+static size_t samples_of_block(const struct dataset *set) {
+    return max_size(1, BLOCK / (set->inputs + set->targets));
+}
+
+// Reads the samples block by block, and keeps them in the arrays of a set that is not large. Of a
+// large text, reads samples that lie equally far apart.
+static int look_through(struct dataset *set, int large, struct contents *c, char why[WHY_SIZE]) {
+    int keep = opt.load != LOAD_STREAM && !large;
+    size_t block = min_size(samples_of_block(set), set->count), step = block;
+    if (large && set->tokens) {
+        block = 1;
+        step = set->count / SAMPLED;
+    }
+    size_t room = keep ? set->count : block;
+    uint8_t *values = malloc(room * set->inputs), *labels = malloc(room * set->targets);
+    if (!values || !labels)
+        return refuse(why, "no memory for %zu %s", room, data_samples);
+    int failed = 0;
+    for (size_t first = 0; first < set->count && !failed; first += step) {
+        size_t count = min_size(block, set->count - first), at = keep ? first : 0;
+        uint8_t *v = values + at * set->inputs, *l = labels + at * set->targets;
+        failed = set->source->read(set, first, count, v, l, why);
+        if (!failed)
+            add_block(c, set, v, l, count);
+    }
+    if (keep && !failed) {
+        set->values = values;
+        set->labels = labels;
+        return 0;
+    }
+    free(values);
+    free(labels);
+    return failed;
+}
+
+static int open_set(struct dataset *set, const char *folder, int test, char why[WHY_SIZE]) {
+    if (set->source->open(set, folder, test, why))
+        return -1;
+    set->inputs = shape_size(set->shape);
+    return 0;
+}
+
+// Looks through an open set. Writes what identifies it to text.
+static int read_set(struct dataset *set, const char *name, int large, char *text, size_t size,
+                    char why[WHY_SIZE]) {
+    struct contents c = {0};
+    if (look_through(set, large, &c, why))
+        return -1;
+    if (!set->tokens)
+        normalise(set, &c);
+    snprintf(text, size,
+             "number of %s %s: %zu, %s shape: %d x %d x %d, checksum of the %s %s: %08lx, "
+             "checksum of the %s labels: %08lx, ",
+             name, data_samples, set->count, name, set->shape.height, set->shape.width,
+             set->shape.channels, name, data_samples, c.values, name, c.labels);
+    return 0;
 }
 
 int data_load(struct dataset *train, struct dataset *test, const char **folder,
@@ -103,8 +177,9 @@ int data_load(struct dataset *train, struct dataset *test, const char **folder,
     if (!source)
         source = &idx_files; // which says that the files of MNIST are missing
     data_samples = source->samples;
-    *train = *test = (struct dataset){.targets = source->targets, .classes = source->classes};
-    if (source->read(train, *folder, 0, why) || source->read(test, *folder, 1, why))
+    *train = *test =
+        (struct dataset){.source = source, .targets = source->targets, .classes = source->classes};
+    if (open_set(train, *folder, 0, why) || open_set(test, *folder, 1, why))
         return -1;
     struct shape a = train->shape, b = test->shape;
     if (a.height != b.height || a.width != b.width || a.channels != b.channels)
@@ -112,12 +187,14 @@ int data_load(struct dataset *train, struct dataset *test, const char **folder,
                       "%s: training images have %d x %d pixels and %d channels, test images "
                       "%d x %d and %d",
                       *folder, a.height, a.width, a.channels, b.height, b.width, b.channels);
-    train->inputs = test->inputs = shape_size(a);
+    int large = data_bytes(train) + data_bytes(test) > LARGE;
+    char *text = data_contents, *end = text + sizeof data_contents;
+    if (read_set(train, "training", large, text, end - text, why))
+        return -1;
+    text += strlen(text);
+    if (read_set(test, "test", large, text, end - text, why))
+        return -1;
     data_tokens = train->tokens ? train->targets : 0;
-    size_t used = describe("training", train, data_contents, sizeof data_contents);
-    describe("test", test, data_contents + used, sizeof data_contents - used);
-    if (!train->tokens)
-        data_measure(train);
     memcpy(test->mean, train->mean, sizeof test->mean);
     memcpy(test->deviation, train->deviation, sizeof test->deviation);
     return 0;
@@ -130,27 +207,41 @@ void print_data(const char *folder, const struct dataset *train, const struct da
         test->count, data_samples);
     if (train->tokens) {
         say(" of %d tokens (bytes), loss in nats per token\n", train->targets);
-        return;
+    } else {
+        say(", pixel mean");
+        for (int i = 0; i < train->shape.channels; i++)
+            say(" %.4f", train->mean[i]);
+        say(", deviation");
+        for (int i = 0; i < train->shape.channels; i++)
+            say(" %.4f", train->deviation[i]);
+        say("\n");
     }
-    say(", pixel mean");
-    for (int i = 0; i < train->shape.channels; i++)
-        say(" %.4f", train->mean[i]);
-    say(", deviation");
-    for (int i = 0; i < train->shape.channels; i++)
-        say(" %.4f", train->deviation[i]);
-    say("\n");
-}
-
-static void array_to_device(uint8_t **array, size_t bytes) {
-    uint8_t *host = *array;
-    DEVICE_ALLOC(*array, "data", bytes);
-    CUDA_CHECK(cudaMemcpy(*array, host, bytes, cudaMemcpyHostToDevice));
-    free(host);
+    print_loader(train);
 }
 
 void data_to_device(struct dataset *set) {
-    array_to_device(&set->values, set->count * set->inputs);
-    array_to_device(&set->labels, set->count * set->targets);
+    char why[WHY_SIZE];
+    size_t inputs = set->inputs, targets = set->targets, block = set->count;
+    uint8_t *values = set->values, *labels = set->labels;
+    int read = !values;
+    DEVICE_ALLOC(set->values, "data", set->count * inputs);
+    DEVICE_ALLOC(set->labels, "data", set->count * targets);
+    if (read) {
+        block = samples_of_block(set);
+        values = malloc(block * inputs);
+        labels = malloc(block * targets);
+    }
+    for (size_t first = 0; first < set->count; first += block) {
+        size_t count = min_size(block, set->count - first);
+        if (read && set->source->read(set, first, count, values, labels, why))
+            fail("%s", why);
+        CUDA_CHECK(cudaMemcpy(set->values + first * inputs, values, count * inputs,
+                              cudaMemcpyHostToDevice));
+        CUDA_CHECK(cudaMemcpy(set->labels + first * targets, labels, count * targets,
+                              cudaMemcpyHostToDevice));
+    }
+    free(values);
+    free(labels);
 }
 
 void shuffle(uint32_t *order, size_t count, uint64_t seed, uint64_t epoch) {

@@ -17,19 +17,26 @@ struct dataset {
     // Those of each channel's values / 255. With mean 0 and deviation 1 / 255.f, the inputs of the
     // model are the bytes themselves.
     float mean[MOST_CHANNELS], deviation[MOST_CHANNELS];
-    uint8_t *values; // [count, height, width, channels]
-    uint8_t *labels; // [count, targets], each below classes
-    int tokens;      // 1: the values are tokens, such as the bytes of a text, and no brightness
+    int tokens; // 1: the values are tokens, such as the bytes of a text, and no brightness
+    // [count, height, width, channels] and [count, targets]; each label is below classes. NULL:
+    // only the source and its files have the samples.
+    uint8_t *values, *labels;
+    const struct data_source *source;
+    void *files;
+    struct loader *loader; // brings the samples to the device (common/data/loader.h)
+    int unread;            // 1: this process computes with none of the samples
 };
 
 // Reads the images of the folder: those of MNIST, Fashion-MNIST or CIFAR-10. The files in the
 // folder decide which (common/data/datasets.h). The folder "auto" stands for the first of
 // data/mnist, data/fashion-mnist, data/cifar10 and data/digits that has images; *folder then gets
 // its name. The folders "synthetic", "shapes" and "blank:COUNT" need no files: each of their
-// samples is computed from its index. "text:FILE" is a text, as is a folder with input.txt, and
-// "text" is that of zoo/data/story.h; a sample then has --context tokens, auto: those of --size.
-// Both sets get the training set's mean and deviation. The caller owns the arrays, which are in
-// host memory or NULL. Returns 0, or -1 with the reason in why, such as a missing or damaged file.
+// samples is computed from its index. "text:FILE" is a text, as is a folder of files that are one
+// text (zoo/data/text_files.h), a folder with input.txt, and the word "text" (zoo/data/story.h); a
+// sample then has --context tokens, auto: those of --size. Both sets get the training set's mean
+// and deviation. The caller owns the arrays, which are in host memory, or NULL: with --load stream,
+// and of sets above 1 GiB. Returns 0, or -1 with the reason in why, such as a missing or damaged
+// file.
 int data_load(struct dataset *train, struct dataset *test, const char **folder, char why[WHY_SIZE]);
 
 // What the samples of the set that data_load has read are called, such as "images".
@@ -40,20 +47,22 @@ extern int data_tokens;
 
 // What identifies the two sets that data_load has read: a text such as "number of training images:
 // 60000, ..., checksum of the test labels: 7ae60f92, ". Another value, label, number, shape or
-// order of samples changes it.
+// order of samples changes it. Of a text above 1 GiB, it knows the size and 1024 samples, because
+// to read all of it would take minutes.
 extern char data_contents[384];
 
 // Returns word number i for data without files, such as "shapes", or NULL after the last one.
 const char *data_word(int i);
 
-// Sets the mean and deviation of each channel (MNIST: 0.1307 and 0.3081) from the values.
-void data_measure(struct dataset *set);
+// Returns the bytes of all samples.
+size_t data_bytes(const struct dataset *set);
+
+// Copies all samples to device memory, from host memory, which it frees, or from the files. Ends
+// the program if they cannot be read.
+void data_to_device(struct dataset *set);
 
 // Prints the banner's line about the data.
 void print_data(const char *folder, const struct dataset *train, const struct dataset *test);
-
-// Copies the arrays to device memory, and frees those in host memory.
-void data_to_device(struct dataset *set);
 
 // order[0..count) = a permutation of 0..count-1 (Fisher-Yates), which depends only on seed and
 // epoch.

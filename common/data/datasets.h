@@ -2,16 +2,19 @@
 #pragma once
 #include "common/data/data.h"
 #include <limits.h>
-#include <zlib.h>
+#include <time.h>
 
 struct data_source {
     // Returns 1 if the folder of --data holds files of this format, or is the word below.
     int (*found)(const char *folder);
-    // Sets count, shape, values and labels of the empty set to those of the training set, or of the
-    // test set if test is 1. It may set tokens with their mean and deviation, and change the
-    // targets and classes, which are at first those below. Returns 0, or -1 with the reason in why.
-    // The caller frees the arrays, also after a failure.
-    int (*read)(struct dataset *set, const char *folder, int test, char why[WHY_SIZE]);
+    // Opens the training set, or the test set if test is 1: sets count, shape and files of the
+    // empty set. It may set tokens with their mean and deviation, and change the targets and
+    // classes, which are at first those below. Returns 0, or -1 with the reason in why.
+    int (*open)(struct dataset *set, const char *folder, int test, char why[WHY_SIZE]);
+    // Reads, or computes, the samples first, ..., first + count - 1 of an open set. Several threads
+    // may call it at once. Returns 0, or -1 with the reason in why.
+    int (*read)(const struct dataset *set, size_t first, size_t count, uint8_t *values,
+                uint8_t *labels, char why[WHY_SIZE]);
     int targets, classes; // labels of a sample, and each of them is below classes
     const char *samples;  // what messages call the samples, such as "images"
     const char *word;     // what users type for data without files, such as "shapes"; NULL: files
@@ -25,20 +28,35 @@ extern const struct data_source idx_files;
 // The word "synthetic": as many samples as MNIST, each computed from its index.
 extern const struct data_source synthetic_images;
 
-// Sets count, shape, values and labels of the set, with new arrays, for set->targets labels each.
-// Returns 0, or -1 with the reason in why.
-int data_allocate(struct dataset *set, size_t count, struct shape shape, char why[WHY_SIZE]);
+// A file of a set. It stays open until the program ends.
+struct data_file {
+    int descriptor;
+    size_t size;
+    struct timespec changed;
+    char path[PATH_MAX];
+};
 
-// Opens folder/name or folder/name.gz, which gzread reads as if it were not compressed, and sets
-// path to its name. If there is neither, returns NULL and writes to why that this make target
-// fetches the images.
-gzFile data_open(const char *folder, const char *name, const char *target, char path[PATH_MAX],
-                 char why[WHY_SIZE]);
+// Opens folder/name. If there is only folder/name.gz, unpacks it into memory, because a compressed
+// file cannot be read from the middle. If there is neither, writes to
+// why that this make target fetches the images. Returns 0, or -1 with the reason in why.
+int data_open(struct data_file *file, const char *folder, const char *name, const char *target,
+              char why[WHY_SIZE]);
 
-// Reads up to this number of bytes, and returns how many there were, or -1 if the compressed file
-// is damaged or cut. zlib 1.3.2 tells this once, perhaps with a read that gives all the bytes that
-// it asks for, so each read must be checked.
-long data_read(gzFile file, void *bytes, size_t size);
+// 1: data_open has unpacked a file.
+extern int data_unpacked;
+
+// Opens the file of this path, as it is. data_know sets the size of a file whose descriptor and
+// path are set. Both return 0, or -1 with the reason in why.
+int data_open_plain(struct data_file *file, const char *path, char why[WHY_SIZE]);
+int data_know(struct data_file *file, char why[WHY_SIZE]);
+
+// Reads this many bytes from this offset on. Returns 0, or -1 with the reason in why: a fault of
+// the disk, the end of the file, or another program that has changed the file since it was opened.
+int data_read(const struct data_file *file, size_t offset, void *bytes, size_t size,
+              char why[WHY_SIZE]);
+
+// Returns new memory for the files of a set, or ends the program.
+void *data_files(size_t count, size_t size);
 
 // Returns 1 if folder/name or folder/name.gz exists.
 int data_exists(const char *folder, const char *name);

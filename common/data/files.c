@@ -1,50 +1,107 @@
+#include "common/base/error.h"
 #include "common/data/datasets.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
-
-static const char *const endings[] = {"", ".gz"};
+#include <zlib.h>
 
 int data_exists(const char *folder, const char *name) {
     char path[PATH_MAX];
-    for (int i = 0; i < 2; i++) {
-        snprintf(path, sizeof path, "%s/%s%s", folder, name, endings[i]);
-        if (!access(path, F_OK))
-            return 1;
-    }
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (!access(path, F_OK))
+        return 1;
+    snprintf(path, sizeof path, "%s/%s.gz", folder, name);
+    return !access(path, F_OK);
+}
+
+void *data_files(size_t count, size_t size) {
+    void *files = calloc(count, size);
+    if (!files)
+        fail("no memory for the names of %zu files", count);
+    return files;
+}
+
+int data_know(struct data_file *file, char why[WHY_SIZE]) {
+    struct stat status;
+    if (fstat(file->descriptor, &status))
+        return refuse(why, "%s: %s", file->path, strerror(errno));
+    if (!S_ISREG(status.st_mode)) // a pipe can be read only once
+        return refuse(why, "%s: is a folder, a pipe or a device", file->path);
+    file->size = status.st_size;
+    file->changed = status.st_mtim;
     return 0;
 }
 
-gzFile data_open(const char *folder, const char *name, const char *target, char path[PATH_MAX],
-                 char why[WHY_SIZE]) {
-    for (int i = 0; i < 2; i++) {
-        snprintf(path, PATH_MAX, "%s/%s%s", folder, name, endings[i]);
-        gzFile file = gzopen(path, "rb"); // reads plain files as they are
-        if (file)
-            return file;
+int data_open_plain(struct data_file *file, const char *path, char why[WHY_SIZE]) {
+    snprintf(file->path, sizeof file->path, "%s", path);
+    file->descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe lets it wait forever
+    if (file->descriptor < 0)
+        return refuse(why, "%s: %s", path, strerror(errno));
+    return data_know(file, why);
+}
+
+int data_unpacked;
+
+static int unpack(struct data_file *file, gzFile packed, const char *target, char why[WHY_SIZE]) {
+    char bytes[1 << 16];
+    int size, error;
+    data_unpacked = 1;
+    file->descriptor = memfd_create("unpacked", MFD_CLOEXEC);
+    do {
+        size = gzread(packed, bytes, sizeof bytes);
+        gzerror(packed, &error); // zlib 1.3.2 tells this once, perhaps with all the bytes
+        if (size < 0 || error != Z_OK)
+            return refuse(why, "%s: truncated or corrupt; delete the file, and %s fetches it again",
+                          file->path, target);
+        if (write(file->descriptor, bytes, size) != size)
+            return refuse(why, "%s: no memory to unpack it: %s; gunzip it", file->path,
+                          strerror(errno));
+    } while (size > 0);
+    return data_know(file, why);
+}
+
+int data_open(struct data_file *file, const char *folder, const char *name, const char *target,
+              char why[WHY_SIZE]) {
+    char path[PATH_MAX - 3];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (!access(path, F_OK) && !data_open_plain(file, path, why))
+        return 0;
+    int error = errno;
+    snprintf(file->path, sizeof file->path, "%s.gz", path);
+    gzFile packed = access(path, F_OK) ? gzopen(file->path, "rbe") : NULL;
+    if (packed) {
+        int result = unpack(file, packed, target, why);
+        gzclose(packed);
+        return result;
     }
-    const char *error = strerror(errno);
     int missing = access(folder, F_OK), elsewhere = access("tools/data.sh", F_OK);
-    refuse(why, "%s: %s; %s%s fetches the images, --data synthetic needs none",
-           missing ? folder : path, missing ? "there is no such folder" : error,
-           elsewhere ? "run this in the folder of the course, where " : "", target);
-    return NULL;
+    return refuse(why, "%s: %s; %s%s fetches the images, --data synthetic needs none",
+                  missing ? folder : path, missing ? "there is no such folder" : strerror(error),
+                  elsewhere ? "run this in the folder of the course, where " : "", target);
 }
 
-long data_read(gzFile file, void *bytes, size_t size) {
-    int error;
-    size_t count = gzfread(bytes, 1, size, file);
-    gzerror(file, &error);
-    return error == Z_OK ? (long)count : -1;
-}
-
-int data_allocate(struct dataset *set, size_t count, struct shape shape, char why[WHY_SIZE]) {
-    set->count = count;
-    set->shape = shape;
-    set->values = malloc(count * (size_t)shape_size(shape));
-    set->labels = malloc(count * (size_t)set->targets);
-    if (!set->values || !set->labels)
-        return refuse(why, "no memory for %zu %s", count, data_samples);
+int data_read(const struct data_file *file, size_t offset, void *bytes, size_t size,
+              char why[WHY_SIZE]) {
+    struct stat now;
+    for (size_t done = 0; done < size;) {
+        ssize_t count =
+            pread(file->descriptor, (char *)bytes + done, size - done, (off_t)(offset + done));
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
+            return refuse(why, "%s: cannot read byte %zu: %s", file->path, offset + done,
+                          strerror(errno));
+        if (count == 0)
+            return refuse(why, "%s: ends at byte %zu; it had %zu bytes when training began",
+                          file->path, offset + done, file->size);
+        done += count;
+    }
+    if (fstat(file->descriptor, &now) || now.st_size != (off_t)file->size ||
+        now.st_mtim.tv_sec != file->changed.tv_sec || now.st_mtim.tv_nsec != file->changed.tv_nsec)
+        return refuse(why, "%s: another program has changed it while this one read it", file->path);
     return 0;
 }

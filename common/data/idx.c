@@ -1,39 +1,44 @@
 #include "common/data/datasets.h"
 #include <stdio.h>
-#include <stdlib.h>
 
 #define TARGET "make data, or make data SET=fashion-mnist,"
 #define AGAIN "delete the file; " TARGET " fetches it again"
 
 enum { HIGHEST_LABEL = 9 }; // of the digits of MNIST and the clothes of Fashion-MNIST
 
-// Reads an IDX file with this number of dimensions. Sets shape to their lengths, and *bytes to the
-// values, which the caller frees.
-static int read_idx(gzFile file, const char *path, int dimensions, uint32_t *shape, uint8_t **bytes,
-                    char why[WHY_SIZE]) {
+struct idx {
+    struct data_file images, labels;
+};
+
+static size_t header_size(int dimensions) {
+    return 4 + 4 * dimensions;
+}
+
+// Sets shape to the lengths of the dimensions. Returns 0, or -1 with the reason in why.
+static int read_header(const struct data_file *file, int dimensions, uint32_t *shape,
+                       char why[WHY_SIZE]) {
     enum { MOST_BYTES = 1 << 30 };
-    uint8_t header[16], extra;
-    if (data_read(file, header, 4 + 4 * dimensions) != 4 + 4 * dimensions)
-        return refuse(why, "%s: truncated or corrupt in or after its header; " AGAIN, path);
+    uint8_t header[16];
+    size_t start = header_size(dimensions), size = 1;
+    if (file->size < start)
+        return refuse(why, "%s: truncated or corrupt in its header; " AGAIN, file->path);
+    if (data_read(file, 0, header, start, why))
+        return -1;
     if (header[0] || header[1] || header[2] != 8 || header[3] != dimensions)
-        return refuse(why, "%s: wrong magic: no IDX file of bytes in %d dimensions", path,
+        return refuse(why, "%s: wrong magic: no IDX file of bytes in %d dimensions", file->path,
                       dimensions);
-    size_t size = 1;
     for (int d = 0; d < dimensions; d++) {
         const uint8_t *b = header + 4 + 4 * d;
         shape[d] = (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
         if (shape[d] == 0 || shape[d] > MOST_BYTES / size)
-            return refuse(why, "%s: impossible size: dimension %d is %u", path, d, shape[d]);
+            return refuse(why, "%s: impossible size: dimension %d is %u", file->path, d, shape[d]);
         size *= shape[d];
     }
-    if (!(*bytes = malloc(size)))
-        return refuse(why, "%s: no memory for %zu bytes", path, size);
-    if (data_read(file, *bytes, size) != (long)size)
-        return refuse(why, "%s: truncated or corrupt: header promises %zu bytes; " AGAIN, path,
-                      size);
-    if (data_read(file, &extra, 1) != 0) // at the end, this also checks gzip's checksum
-        return refuse(why, "%s: goes on after the %zu bytes its header promises, or is corrupt",
-                      path, size);
+    if (file->size < start + size)
+        return refuse(why, "%s: truncated or corrupt: header promises %zu bytes; " AGAIN,
+                      file->path, size);
+    if (file->size > start + size)
+        return refuse(why, "%s: goes on after the %zu bytes its header promises", file->path, size);
     return 0;
 }
 
@@ -49,31 +54,39 @@ static int find_file(const char *folder, const char *split, const char *kind, in
     return 0;
 }
 
-static int read_file(const char *folder, const char *split, const char *kind, int dimensions,
-                     uint32_t *shape, uint8_t **bytes, char why[WHY_SIZE]) {
-    char name[64], path[PATH_MAX];
+static int open_file(struct data_file *file, const char *folder, const char *split,
+                     const char *kind, int dimensions, uint32_t *shape, char why[WHY_SIZE]) {
+    char name[64];
     find_file(folder, split, kind, dimensions, name);
-    gzFile file = data_open(folder, name, TARGET, path, why);
-    if (!file)
-        return -1;
-    int result = read_idx(file, path, dimensions, shape, bytes, why);
-    gzclose(file);
-    return result;
+    return data_open(file, folder, name, TARGET, why) ? -1
+                                                      : read_header(file, dimensions, shape, why);
 }
 
-static int read_split(struct dataset *set, const char *folder, int test, char why[WHY_SIZE]) {
+static int open_split(struct dataset *set, const char *folder, int test, char why[WHY_SIZE]) {
     const char *split = test ? "t10k" : "train";
-    uint32_t shape[3], labels;
-    if (read_file(folder, split, "images", 3, shape, &set->values, why) ||
-        read_file(folder, split, "labels", 1, &labels, &set->labels, why))
+    uint32_t shape[3], labels = 0;
+    struct idx *idx = set->files = data_files(1, sizeof *idx);
+    if (open_file(&idx->images, folder, split, "images", 3, shape, why) ||
+        open_file(&idx->labels, folder, split, "labels", 1, &labels, why))
         return -1;
     if (shape[0] != labels)
         return refuse(why, "%s: %s has %u images but %u labels", folder, split, shape[0], labels);
-    for (uint32_t i = 0; i < labels; i++)
-        if (set->labels[i] > HIGHEST_LABEL)
-            return refuse(why, "%s: %s label %u is %u, above 9", folder, split, i, set->labels[i]);
     set->count = labels;
     set->shape = (struct shape){(int)shape[1], (int)shape[2], 1};
+    return 0;
+}
+
+static int read_images(const struct dataset *set, size_t first, size_t count, uint8_t *values,
+                       uint8_t *labels, char why[WHY_SIZE]) {
+    const struct idx *idx = set->files;
+    size_t size = set->inputs;
+    if (data_read(&idx->images, header_size(3) + first * size, values, count * size, why) ||
+        data_read(&idx->labels, header_size(1) + first, labels, count, why))
+        return -1;
+    for (size_t i = 0; i < count; i++)
+        if (labels[i] > HIGHEST_LABEL)
+            return refuse(why, "%s: label %zu is %u, above 9", idx->labels.path, first + i,
+                          labels[i]);
     return 0;
 }
 
@@ -82,4 +95,4 @@ static int found(const char *folder) {
     return find_file(folder, "train", "images", 3, name);
 }
 
-const struct data_source idx_files = {found, read_split, 1, 10, "images", NULL};
+const struct data_source idx_files = {found, open_split, read_images, 1, 10, "images", NULL};

@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 enum phase {
+    PHASE_DATA, // the stream waits for samples
     PHASE_COPY,
     PHASE_FORWARD,
     PHASE_LOSS,

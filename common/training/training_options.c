@@ -1,5 +1,5 @@
 #include "common/training/training_options.h"
-#include "common/data/data.h"
+#include "common/data/loader.h"
 #include "common/models/model.h"
 #include "common/training/optimizer.h"
 
@@ -8,6 +8,11 @@ struct training_options opt;
 const struct option_spec training_options[] = {
     {"data", OPTION_TEXT | OPTION_LOCAL | OPTION_OPEN, &opt.data, "auto", 0, 0,
      "folder of the images (auto: those of make data), or one of", data_word},
+    {"load", OPTION_CHOICE | OPTION_LOCAL, &opt.load, "auto", 0, 0,
+     "keeps the samples on the device, or streams them from the files, auto: while they fit",
+     load_word},
+    {"workers", OPTION_INT | OPTION_LOCAL, &opt.workers, "2", 0, 64,
+     "threads that read ahead when samples are streamed, 0: training reads them itself"},
     {"model", OPTION_TEXT, &opt.model, "mlp", 0, 0, "kind of model", model_name},
     {"hidden", OPTION_TEXT, &opt.hidden, "512,512", 0, 0, "widths of the hidden layers",
      .used_by = "model", .used_with = {"mlp"}},

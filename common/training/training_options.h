@@ -5,7 +5,7 @@
 
 extern struct training_options {
     const char *data, *model, *hidden, *optimizer, *snapshot, *csv;
-    long epochs, max_steps, batch, tf32, seed, log_every, save_every;
+    long epochs, max_steps, batch, tf32, seed, log_every, save_every, load, workers;
     double lr, momentum, weight_decay, label_smoothing, save_minutes;
 } opt; // options_parse sets it
 

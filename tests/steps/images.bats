@@ -102,5 +102,5 @@ units() {
     export CPU_DEVICE_MEMORY=80M
     fails 1 "asked for 44.3 MB of activations, 12.7 MB of 83.9 MB are left after data 55.2 MB, parameters 4.8 MB, gradients \
 4.8 MB, optimizer 4.8 MB, activations 1.6 MB; lower --batch, or choose a smaller model" "$TRAIN" --data synthetic \
-        --model cnn --batch 512
+        --model cnn --batch 512 --load device
 }

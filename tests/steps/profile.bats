@@ -35,12 +35,12 @@ has() {
         [ "$(grep -c '^profile   [45] steps timed  *copy  forward     loss backward   update .*idle     step' out)" = 2 ]
         [ "$(grep -cE '^           *ms( +[0-9.]+){8,10}$' out)" = 2 ]
         [ "$(grep -cE '^           *share( +[0-9.]+%){8,10}$' out)" = 2 ]
-        [ "$(head -n 1 csv)" = step,loss,epoch,epoch_loss,test_loss,accuracy,seconds,lr,copy_ms,forward_ms,loss_ms,backward_ms,update_ms,comm_ms,report_ms,idle_ms,step_ms,hidden_ms ]
-        [ "$(awk -F, '{ print NF }' csv | sort -u)" = 18 ]
+        [ "$(head -n 1 csv)" = step,loss,epoch,epoch_loss,test_loss,accuracy,seconds,lr,data_ms,copy_ms,forward_ms,loss_ms,backward_ms,update_ms,comm_ms,report_ms,idle_ms,step_ms,hidden_ms ]
+        [ "$(awk -F, '{ print NF }' csv | sort -u)" = 19 ]
         # The phases that --profile times are there, and they are not longer than the step.
         awk -F, -v number=$number 'NR > 1 && $3 {
-            for (i = 9; i <= 13; i++) if ($i <= 0) bad = 1
-            if ($9 + $10 + $11 + $12 + $13 + $14 > $17 * 1.0001 || (number > 1) != ($14 + $18 > 0)) bad = 1
+            for (i = 10; i <= 14; i++) if ($i <= 0) bad = 1
+            if ($9 + $10 + $11 + $12 + $13 + $14 + $15 > $18 * 1.0001 || (number > 1) != ($15 + $19 > 0)) bad = 1
         } END { exit bad }' csv
     done
 }

@@ -130,6 +130,15 @@ static void check_image(const struct dataset *set, size_t image, int file, int r
 static void check_cifar(void) {
     check_members(&train, TRAINING_FILES * 2, (struct shape){32, 32, 3});
     check_members(&test, 3, (struct shape){32, 32, 3});
+    for (int c = 0; c < 3; c++) { // the mean and the deviation of each channel
+        double sum = 0, squares = 0, count = (double)train.count * PIXELS;
+        for (size_t i = c; i < 3 * train.count * PIXELS; i += 3) {
+            sum += train.values[i] / 255.;
+            squares += train.values[i] / 255. * train.values[i] / 255.;
+        }
+        assert_float_equal(train.mean[c], sum / count, 1e-6);
+        assert_float_equal(train.deviation[c], sqrt(squares / count - pow(sum / count, 2)), 1e-6);
+    }
     for (size_t i = 0; i < train.count; i++)
         check_image(&train, i, (int)i / 2, (int)i % 2);
     for (size_t i = 0; i < test.count; i++)
@@ -215,7 +224,7 @@ TEST_OF_BOTH(damaged_gzip_files_are_refused) {
         for (size_t at = GZIP_HEADER; at < size; at += at + TRAILER < size ? format->apart : 1) {
             packed[at] ^= 0xff;
             put(name, packed, size, "wbT");
-            refused(name, format == &idx ? "corrupt" : "delete the file and run make data SET=");
+            refused(name, "corrupt; delete the file, and make data");
             packed[at] ^= 0xff;
         }
         for (size_t length = 0; length < size; length++) {
@@ -415,17 +424,10 @@ TEST_OF(folder_is_found, &idx) {
     assert_int_equal(chdir(before), 0);
 }
 
-// Two samples of three channels of two values each: around 51, blank, and around 153.
-TEST(each_channel_has_its_mean) {
-    uint8_t values[] = {0, 7, 153, 102, 7, 102, 102, 7, 204, 0, 7, 153};
-    struct dataset set = {.count = 2, .shape = {1, 2, 3}, .inputs = 6, .values = values};
-    const double means[] = {0.2, 7 / 255., 0.6}, deviations[] = {0.2, 1, sqrt(0.02)};
-    data_measure(&set);
-    for (int c = 0; c < 3; c++) {
-        assert_float_equal(set.mean[c], means[c], 1e-7);
-        assert_float_equal(set.deviation[c], deviations[c], 1e-7);
-    }
-    assert_true(set.mean[3] == 0 && set.deviation[3] == 0);
+// A blank channel has no deviation to divide by.
+TEST(blank_images_have_a_deviation) {
+    load("blank:6");
+    assert_true(train.mean[0] == 0 && train.deviation[0] == 1);
 }
 
 // The sums of the shapes come from a Python version of their generator. The images must stay the

@@ -46,15 +46,22 @@ static void paint(uint8_t *values, const char *shape, uint64_t key) {
     }
 }
 
-static int make(struct dataset *set, const char *folder, int test, char why[WHY_SIZE]) {
-    enum { TRAIN = 10000, TEST = 2000 };
-    size_t count = test ? TEST : TRAIN, first = test ? TRAIN : 0;
-    (void)folder;
-    if (data_allocate(set, count, (struct shape){SIDE, SIDE, CHANNELS}, why))
-        return -1;
+enum { TRAIN = 10000, TEST = 2000 };
+
+static int open_images(struct dataset *set, const char *folder, int test, char why[WHY_SIZE]) {
+    (void)folder, (void)why;
+    set->count = test ? TEST : TRAIN;
+    set->shape = (struct shape){SIDE, SIDE, CHANNELS};
+    return 0;
+}
+
+static int make(const struct dataset *set, size_t first, size_t count, uint8_t *values,
+                uint8_t *labels, char why[WHY_SIZE]) {
+    (void)why;
     for (size_t i = 0; i < count; i++) {
-        set->labels[i] = (first + i) % CLASSES;
-        paint(set->values + i * VALUES, shapes[set->labels[i]], rng_bits(4, first + i));
+        size_t image = first + i + (set->count == TEST ? TRAIN : 0);
+        labels[i] = image % CLASSES;
+        paint(values + i * VALUES, shapes[labels[i]], rng_bits(4, image));
     }
     return 0;
 }
@@ -63,4 +70,4 @@ static int found(const char *folder) {
     return !strcmp(folder, "shapes");
 }
 
-const struct data_source shape_images = {found, make, 1, 10, "images", "shapes"};
+const struct data_source shape_images = {found, open_images, make, 1, 10, "images", "shapes"};

@@ -1,17 +1,19 @@
 #include "zoo/data/sources.h"
 #include "zoo/data/story.h"
+#include "zoo/data/text_files.h"
 #include "zoo/models/models.h"
+#include "zoo/zoo_options.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-enum { HELD_OUT = 10, MOST_BYTES = 1 << 30 }; // the last tenth is held out for the test
+enum { HELD_OUT = 10 }; // the last tenth is held out for the test
 
 static const char word[] = "text", prefix[] = "text:";
 
-// Sets path to the file that the folder of --data names.
+// Sets path to the file or folder that the folder of --data names.
 static void find_file(const char *folder, char path[PATH_MAX]) {
     int named = !strncmp(folder, prefix, strlen(prefix));
     snprintf(path, PATH_MAX, "%s%s", named ? folder + strlen(prefix) : folder,
@@ -24,73 +26,63 @@ static int found(const char *folder) {
     return !strcmp(folder, word) || !strncmp(folder, prefix, strlen(prefix)) || !access(path, F_OK);
 }
 
-// Opens the text that the folder of --data names, and sets its size in bytes, and the name that
-// messages have for it. Returns NULL with the reason in why.
-static FILE *open_text(const char *folder, char name[PATH_MAX], size_t *size, char why[WHY_SIZE]) {
+// The stories become a file in memory.
+static int open_stories(struct text *text, char why[WHY_SIZE]) {
     static char story[STORY_BYTES];
-    struct stat status;
-    if (!strcmp(folder, word)) {
-        snprintf(name, PATH_MAX, "--data %s", word);
-        write_stories(story);
-        *size = sizeof story;
-        return fmemopen(story, sizeof story, "r");
-    }
-    find_file(folder, name);
-    if (stat(name, &status)) {
-        refuse(why, "--data %s: %s; --data text:FILE wants a file", folder, strerror(errno));
-        return NULL;
-    }
-    if (!S_ISREG(status.st_mode)) { // a pipe can be read only once
-        refuse(why, "%s: is a folder, a pipe or a device; --data text:FILE wants a file", name);
-        return NULL;
-    }
-    *size = status.st_size;
-    FILE *file = fopen(name, "rbe");
-    if (!file)
-        refuse(why, "%s: %s", name, strerror(errno));
-    return file;
+    struct text_file *f = text->files = data_files(1, sizeof *f);
+    text->count = 1;
+    text->size = f->file.size = sizeof story;
+    snprintf(f->file.path, sizeof f->file.path, "--data %s", word);
+    f->file.descriptor = memfd_create("stories", MFD_CLOEXEC);
+    write_stories(story);
+    if (write(f->file.descriptor, story, sizeof story) != sizeof story)
+        return refuse(why, "--data %s: no memory for the stories: %s", word, strerror(errno));
+    return data_know(&f->file, why);
 }
 
-static int read_at(FILE *file, size_t first, uint8_t *bytes, size_t count) {
-    return fseeko(file, (off_t)first, SEEK_SET) || fread(bytes, 1, count, file) != count;
+static int open_text(struct text *text, const char *folder, int verify, char why[WHY_SIZE]) {
+    char path[PATH_MAX], reason[WHY_SIZE];
+    find_file(folder, path);
+    if (!strcmp(folder, word))
+        return open_stories(text, why);
+    if (text_open(text, path, verify, reason))
+        return refuse(why, "--data %s: %.800s; text:FILE wants a file, or a folder of files",
+                      folder, reason);
+    return 0;
 }
 
-// Reads a part of the file that has this name and size.
-static int read_split(struct dataset *set, FILE *file, const char *name, size_t size, int test,
-                      char why[WHY_SIZE]) {
+static int open_split(struct dataset *set, const char *folder, int test, char why[WHY_SIZE]) {
+    struct text *text = set->files = data_files(1, sizeof *text);
     int context = gpt_size().context;
-    size_t tenth = size / HELD_OUT;
-    if (size > MOST_BYTES)
-        return refuse(why, "%s: has %zu bytes; want at most %d: head -c 1G makes it shorter", name,
-                      size, MOST_BYTES);
+    if (open_text(text, folder, zoo_opt.verify && !test, why))
+        return -1;
+    const char *name = text->count > 1 ? folder : text->files[0].file.path;
+    size_t size = text->size, tenth = size / HELD_OUT, train = size - tenth;
     if (tenth < context + 1u)
         return refuse(why,
                       "%s: has %zu bytes; want at least %d, so that the held-out tenth has a "
                       "sequence of --context %d: use a longer text or a smaller --context",
                       name, size, HELD_OUT * (context + 1), context);
-    size_t first = test ? size - tenth : 0, bytes = test ? tenth : size - tenth;
+    if (train / context > UINT32_MAX)
+        return refuse(why, "%s: has %zu bytes, and with --context %d more than 2^32 sequences",
+                      name, size, context);
     set->tokens = 1;
     set->deviation[0] = 1 / 255.f; // the model reads the bytes themselves
     set->targets = context;
-    if (data_allocate(set, (bytes - 1) / context, (struct shape){context, 1, 1}, why))
-        return -1;
-    errno = 0;
-    int failed = read_at(file, first, set->values, set->count * context) ||
-                 read_at(file, first + 1, set->labels, set->count * context);
-    if (failed)
-        refuse(why, "%s: %s", name, errno ? strerror(errno) : "became shorter, run again");
-    return -failed;
+    set->shape = (struct shape){context, 1, 1};
+    set->count = ((test ? tenth : train) - 1) / context;
+    text->first = test ? train : 0;
+    return 0;
 }
 
-static int read_text(struct dataset *set, const char *folder, int test, char why[WHY_SIZE]) {
-    char name[PATH_MAX];
-    size_t size;
-    FILE *file = open_text(folder, name, &size, why);
-    if (!file)
+static int read_sequences(const struct dataset *set, size_t first, size_t count, uint8_t *values,
+                          uint8_t *labels, char why[WHY_SIZE]) {
+    const struct text *text = set->files;
+    size_t offset = text->first + first * set->inputs, size = count * set->inputs;
+    if (text_read(text, offset, values, size, why))
         return -1;
-    int result = read_split(set, file, name, size, test, why);
-    fclose(file);
-    return result;
+    return text_read(text, offset + 1, labels, size, why);
 }
 
-const struct data_source text_bytes = {found, read_text, 1, 256, "sequences", "text[:FILE]"};
+const struct data_source text_bytes = {found, open_split,  read_sequences, 1,
+                                       256,   "sequences", "text[:FILE]"};

@@ -1,0 +1,290 @@
+#include "common/data/loader.h"
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/base/minmax.h"
+#include "common/base/say.h"
+#include "common/data/datasets.h"
+#include "common/device/device.h"
+#include "common/device/spans.h"
+#include "common/training/requests.h"
+#include "common/training/training_options.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#if __has_include(<cpu_device.h>)
+#include <cpu_device.h>
+#else // a GPU's clock is the real one
+#define cpu_moment() 0.
+#define cpu_host_moves_to(time) (void)(time)
+#endif
+
+enum { NOTE_SECONDS = 10, STOP_SECONDS = 2 };
+
+struct slot {
+    struct dataset set;       // the batch on the device
+    uint8_t *values, *labels; // the batch in pinned memory
+    cudaEvent_t copied, used;
+    size_t filled;       // 1 + number of the batch that a reader has put here
+    double freed, ready; // modelled times: of training, and of the reader
+};
+
+struct reader {
+    struct loader *loader;
+    int number;
+    double started;
+    cudaStream_t stream;
+};
+
+struct loader {
+    struct dataset *set;
+    size_t rows, stride;
+    uint32_t *host_order, *order; // NULL: the order of the set
+    int device, slots;
+    struct slot *ring, *current; // ring NULL: all samples are on the device
+    struct reader *readers;
+
+    // The lock guards all below, and the slots. Batch n begins at first + n * stride.
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    size_t first, end, taken; // taken: batches that training has got
+    long plan;                // number of restarts
+    int busy;                 // readers that read
+    char why[WHY_SIZE];       // not empty: a reader has failed
+};
+
+const char *load_word(int i) {
+    static const char *const words[] = {"auto", "device", "stream"};
+    return i <= LOAD_STREAM ? words[i] : NULL;
+}
+
+static int read_samples(const struct loader *l, struct slot *s, size_t first, size_t count,
+                        char why[WHY_SIZE]) {
+    const struct dataset *set = l->set;
+    size_t together = l->host_order ? 1 : count;
+    *s->values = *s->labels = 0; // for CPU_DEVICE_CHECK, which sees no write by pread
+    for (size_t i = 0; i < count; i += together) {
+        size_t sample = l->host_order ? l->host_order[first + i] : first + i;
+        if (set->source->read(set, sample, together, s->values + i * set->inputs,
+                              s->labels + i * set->targets, why))
+            return -1;
+    }
+    // A modelled clock does not see the host work: 1 us for a call, and 5 GB/s from the page cache.
+    cpu_host_moves_to(cpu_moment() + 1e-6 * (count / together) +
+                      count * (set->inputs + set->targets) / 5e9);
+    return 0;
+}
+
+// Fills the pinned buffer of a slot, and queues the copy to the device.
+static int fill(const struct loader *l, struct slot *s, size_t first, size_t count,
+                cudaStream_t stream, char why[WHY_SIZE]) {
+    cudaError_t error = cudaEventSynchronize(s->copied); // the buffer is free
+    if (!error && read_samples(l, s, first, count, why))
+        return -1;
+    if (!error)
+        error = cudaStreamWaitEvent(stream, s->used, 0);
+    if (!error)
+        error = cudaMemcpyAsync(s->set.values, s->values, count * l->set->inputs,
+                                cudaMemcpyHostToDevice, stream);
+    if (!error)
+        error = cudaMemcpyAsync(s->set.labels, s->labels, count * l->set->targets,
+                                cudaMemcpyHostToDevice, stream);
+    if (!error)
+        error = cudaEventRecord(s->copied, stream);
+    return error ? refuse(why, "a reader of samples: %s", cudaGetErrorString(error)) : 0;
+}
+
+// A reader fills each batch whose number has the same remainder, so modelled times do not depend on
+// which thread is faster. It reports errors to training, because the program may be ending.
+static void *read_ahead(void *argument) {
+    struct reader *r = argument;
+    struct loader *l = r->loader;
+    char why[WHY_SIZE];
+    long plan = 0;
+    cpu_host_moves_to(r->started);
+    cudaSetDevice(l->device);
+    pthread_mutex_lock(&l->lock);
+    for (size_t n = r->number;;) {
+        if (plan != l->plan) {
+            plan = l->plan;
+            n = r->number;
+        }
+        size_t first = l->first + n * l->stride;
+        if (n + 1 >= l->taken + l->slots || first >= l->end) { // training has one of the slots
+            pthread_cond_wait(&l->changed, &l->lock);
+            continue;
+        }
+        struct slot *s = &l->ring[n % l->slots];
+        size_t count = min_size(l->rows, l->end - first);
+        l->busy++;
+        pthread_mutex_unlock(&l->lock);
+        cpu_host_moves_to(s->freed);
+        int failed = fill(l, s, first, count, r->stream, why);
+        pthread_mutex_lock(&l->lock);
+        l->busy--;
+        s->ready = cpu_moment();
+        s->filled = ++n;
+        n += opt.workers - 1;
+        if (failed && !*l->why)
+            memcpy(l->why, why, sizeof why);
+        pthread_cond_broadcast(&l->changed);
+    }
+    return NULL;
+}
+
+// Waits for a change by a reader. The caller began to wait at this time.
+static void await_reader(struct loader *l, double since, double *noted) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec++;
+    pthread_cond_timedwait(&l->changed, &l->lock, &until);
+    if (*l->why)
+        fail("%s", l->why);
+    double now = seconds();
+    if (current_requests().stop && now > since + STOP_SECONDS)
+        fail("this run must stop, but a read of --data %s has not ended; this run goes on "
+             "from "
+             "the last snapshot",
+             opt.data);
+    if (now > *noted + NOTE_SECONDS) {
+        fprintf(stderr, "note (%s): training waits for data: no batch of --data %s for %.0f s\n",
+                error_origin(), opt.data, now - since);
+        *noted = now;
+    }
+}
+
+// Lets the readers end what they read, and read nothing more.
+static void pause_readers(struct loader *l) {
+    double since = seconds(), noted = since;
+    l->end = 0;
+    while (l->busy)
+        await_reader(l, since, &noted);
+}
+
+static struct slot *take(struct loader *l, size_t first, size_t end) {
+    double since = seconds(), noted = since;
+    pthread_mutex_lock(&l->lock);
+    if (first != l->first + l->taken * l->stride || end != l->end) {
+        pause_readers(l);
+        for (int i = 0; i < l->slots; i++) {
+            l->ring[i].filled = 0;
+            l->ring[i].freed = cpu_moment();
+        }
+        l->first = first;
+        l->end = end;
+        l->taken = 0;
+        l->plan++;
+        pthread_cond_broadcast(&l->changed);
+    }
+    struct slot *s = &l->ring[l->taken % l->slots];
+    while (s->filled != l->taken + 1 || *l->why)
+        await_reader(l, since, &noted);
+    cpu_host_moves_to(s->ready);
+    l->taken++;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+    return s;
+}
+
+struct samples load_samples(struct dataset *set, size_t first, size_t end, cudaStream_t stream) {
+    struct loader *l = set->loader;
+    size_t count = first < end ? min_size(l->rows, end - first) : 0;
+    if (!l->ring)
+        return (struct samples){set, l->order, first, count};
+    if (l->current) {
+        CUDA_CHECK(cudaEventRecord(l->current->used, stream));
+        l->current->freed = cpu_moment();
+    }
+    l->current = NULL;
+    if (count == 0)
+        return (struct samples){set, NULL, 0, 0};
+    span_begin(PHASE_DATA, __func__, stream);
+    if (opt.workers) {
+        l->current = take(l, first, end);
+        CUDA_CHECK(cudaStreamWaitEvent(stream, l->current->copied, 0));
+    } else {
+        l->current = l->ring;
+        CUDA_CHECK(cudaStreamSynchronize(stream)); // nothing runs while this thread reads
+        if (fill(l, l->ring, first, count, stream, l->why))
+            fail("%s", l->why);
+    }
+    span_end();
+    return (struct samples){&l->current->set, NULL, 0, count};
+}
+
+struct samples some_of(struct samples s, size_t from, size_t count) {
+    from = min_size(from, s.count);
+    return (struct samples){s.set, s.order, s.first + from, min_size(count, s.count - from)};
+}
+
+static void open_ring(struct loader *l) {
+    size_t values = l->rows * l->set->inputs, labels = l->rows * l->set->targets;
+    l->slots = opt.workers ? 2 * opt.workers : 1;
+    l->ring = calloc(l->slots, sizeof *l->ring);
+    l->readers = calloc(opt.workers, sizeof *l->readers);
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->changed, NULL);
+    for (int i = 0; i < l->slots; i++) {
+        struct slot *s = &l->ring[i];
+        s->set = *l->set;
+        DEVICE_ALLOC(s->set.values, "data", values);
+        DEVICE_ALLOC(s->set.labels, "data", labels);
+        CUDA_CHECK(cudaMallocHost((void **)&s->values, values));
+        CUDA_CHECK(cudaMallocHost((void **)&s->labels, labels));
+        CUDA_CHECK(cudaEventCreateWithFlags(&s->copied, cudaEventDisableTiming));
+        CUDA_CHECK(cudaEventCreateWithFlags(&s->used, cudaEventDisableTiming));
+    }
+    for (int i = 0; i < opt.workers; i++) {
+        pthread_t thread;
+        l->readers[i] = (struct reader){.loader = l, .number = i, .started = cpu_moment()};
+        CUDA_CHECK(cudaStreamCreateWithFlags(&l->readers[i].stream, cudaStreamNonBlocking));
+        int error = pthread_create(&thread, NULL, read_ahead, &l->readers[i]);
+        if (error)
+            fail("cannot start a thread that reads samples: %s; --workers 0 needs none",
+                 strerror(error));
+    }
+}
+
+void loader_open(struct dataset *set, int rows, size_t stride) {
+    size_t free_bytes, all, order = set->count * sizeof(uint32_t);
+    struct loader *l = set->loader = calloc(1, sizeof *l);
+    *l = (struct loader){.set = set, .rows = rows, .stride = stride ? stride : (size_t)rows};
+    if (set->unread)
+        return;
+    CUDA_CHECK(cudaGetDevice(&l->device));
+    CUDA_CHECK(cudaMemGetInfo(&free_bytes, &all));
+    int streamed =
+        opt.load == LOAD_STREAM || (opt.load == LOAD_AUTO && data_bytes(set) > free_bytes / 4);
+    if (stride)
+        CUDA_CHECK(cudaMallocHost((void **)&l->host_order, order));
+    if (!streamed)
+        data_to_device(set);
+    if (!streamed && stride)
+        DEVICE_ALLOC(l->order, "data", order);
+    if (streamed)
+        open_ring(l);
+}
+
+void loader_shuffle(struct dataset *set, uint64_t seed, uint64_t epoch, cudaStream_t stream) {
+    struct loader *l = set->loader;
+    if (!l->host_order)
+        return;
+    if (l->ring && opt.workers) {
+        pthread_mutex_lock(&l->lock);
+        pause_readers(l);
+        pthread_mutex_unlock(&l->lock);
+    }
+    shuffle(l->host_order, set->count, seed, epoch);
+    if (l->order)
+        CUDA_CHECK(cudaMemcpyAsync(l->order, l->host_order, set->count * sizeof *l->order,
+                                   cudaMemcpyHostToDevice, stream));
+}
+
+void print_loader(const struct dataset *set) {
+    const struct loader *l = set->loader;
+    if (l && l->ring)
+        say("loader    streams samples%s: %ld worker%s, %d batch%s of %.1f KB\n",
+            data_unpacked ? " of .gz files, which are unpacked in memory" : "", opt.workers,
+            PLURAL(opt.workers), l->slots, l->slots == 1 ? "" : "es",
+            l->rows * (set->inputs + set->targets) / 1e3);
+}
