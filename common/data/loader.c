@@ -8,6 +8,7 @@
 #include "common/device/spans.h"
 #include "common/training/requests.h"
 #include "common/training/training_options.h"
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,27 +23,21 @@
 enum { NOTE_SECONDS = 10, STOP_SECONDS = 2 };
 
 struct slot {
-    struct dataset set;       // the batch on the device
-    uint8_t *values, *labels; // the batch in pinned memory
+    struct loader *loader;
+    struct dataset set;  // the batch on the device: its values, and then its labels
+    uint8_t *pinned;     // the same in pinned memory
+    cudaStream_t stream; // of the reader
     cudaEvent_t copied, used;
     size_t filled;       // 1 + number of the batch that a reader has put here
     double freed, ready; // modelled times: of training, and of the reader
 };
 
-struct reader {
-    struct loader *loader;
-    int number;
-    double started;
-    cudaStream_t stream;
-};
-
 struct loader {
     struct dataset *set;
-    size_t rows, stride;
+    size_t rows, stride, bytes;   // bytes: of a batch
     uint32_t *host_order, *order; // NULL: the order of the set
     int device, slots;
     struct slot *ring, *current; // ring NULL: all samples are on the device
-    struct reader *readers;
 
     // The lock guards all below, and the slots. Batch n begins at first + n * stride.
     pthread_mutex_t lock;
@@ -58,15 +53,16 @@ const char *load_word(int i) {
     return i <= LOAD_STREAM ? words[i] : NULL;
 }
 
-static int read_samples(const struct loader *l, struct slot *s, size_t first, size_t count,
-                        char why[WHY_SIZE]) {
+static int read_samples(const struct slot *s, size_t first, size_t count, char why[WHY_SIZE]) {
+    const struct loader *l = s->loader;
     const struct dataset *set = l->set;
     size_t together = l->host_order ? 1 : count;
-    *s->values = *s->labels = 0; // for CPU_DEVICE_CHECK, which sees no write by pread
+    uint8_t *values = s->pinned, *labels = s->pinned + l->rows * set->inputs;
+    *values = 0; // for CPU_DEVICE_CHECK, which sees no write by pread
     for (size_t i = 0; i < count; i += together) {
         size_t sample = l->host_order ? l->host_order[first + i] : first + i;
-        if (set->source->read(set, sample, together, s->values + i * set->inputs,
-                              s->labels + i * set->targets, why))
+        if (set->source->read(set, sample, together, values + i * set->inputs,
+                              labels + i * set->targets, why))
             return -1;
     }
     // A modelled clock does not see the host work: 1 us for a call, and 5 GB/s from the page cache.
@@ -76,39 +72,36 @@ static int read_samples(const struct loader *l, struct slot *s, size_t first, si
 }
 
 // Fills the pinned buffer of a slot, and queues the copy to the device.
-static int fill(const struct loader *l, struct slot *s, size_t first, size_t count,
-                cudaStream_t stream, char why[WHY_SIZE]) {
+static int fill(struct slot *s, size_t first, size_t count, char why[WHY_SIZE]) {
     cudaError_t error = cudaEventSynchronize(s->copied); // the buffer is free
-    if (!error && read_samples(l, s, first, count, why))
+    if (!error && read_samples(s, first, count, why))
         return -1;
     if (!error)
-        error = cudaStreamWaitEvent(stream, s->used, 0);
+        error = cudaStreamWaitEvent(s->stream, s->used, 0);
     if (!error)
-        error = cudaMemcpyAsync(s->set.values, s->values, count * l->set->inputs,
-                                cudaMemcpyHostToDevice, stream);
+        error = cudaMemcpyAsync(s->set.values, s->pinned, s->loader->bytes, cudaMemcpyHostToDevice,
+                                s->stream);
     if (!error)
-        error = cudaMemcpyAsync(s->set.labels, s->labels, count * l->set->targets,
-                                cudaMemcpyHostToDevice, stream);
-    if (!error)
-        error = cudaEventRecord(s->copied, stream);
+        error = cudaEventRecord(s->copied, s->stream);
     return error ? refuse(why, "a reader of samples: %s", cudaGetErrorString(error)) : 0;
 }
 
-// A reader fills each batch whose number has the same remainder, so modelled times do not depend on
-// which thread is faster. It reports errors to training, because the program may be ending.
+// The reader of slot i fills each batch whose number has the remainder i, so modelled times do not
+// depend on which thread is faster. It leaves errors to training, because the program may be
+// ending.
 static void *read_ahead(void *argument) {
-    struct reader *r = argument;
-    struct loader *l = r->loader;
+    struct slot *own = argument;
+    struct loader *l = own->loader;
     char why[WHY_SIZE];
-    long plan = 0;
-    cpu_host_moves_to(r->started);
+    long plan = -1;
+    size_t n = 0;
+    cpu_host_moves_to(own->freed);
     cudaSetDevice(l->device);
     pthread_mutex_lock(&l->lock);
-    for (size_t n = r->number;;) {
-        if (plan != l->plan) {
-            plan = l->plan;
-            n = r->number;
-        }
+    for (;;) {
+        if (plan != l->plan)
+            n = own - l->ring;
+        plan = l->plan;
         size_t first = l->first + n * l->stride;
         if (n + 1 >= l->taken + l->slots || first >= l->end) { // training has one of the slots
             pthread_cond_wait(&l->changed, &l->lock);
@@ -119,12 +112,12 @@ static void *read_ahead(void *argument) {
         l->busy++;
         pthread_mutex_unlock(&l->lock);
         cpu_host_moves_to(s->freed);
-        int failed = fill(l, s, first, count, r->stream, why);
+        int failed = fill(s, first, count, why);
         pthread_mutex_lock(&l->lock);
         l->busy--;
         s->ready = cpu_moment();
-        s->filled = ++n;
-        n += opt.workers - 1;
+        s->filled = n + 1;
+        n += opt.workers;
         if (failed && !*l->why)
             memcpy(l->why, why, sizeof why);
         pthread_cond_broadcast(&l->changed);
@@ -142,8 +135,7 @@ static void await_reader(struct loader *l, double since, double *noted) {
         fail("%s", l->why);
     double now = seconds();
     if (current_requests().stop && now > since + STOP_SECONDS)
-        fail("this run must stop, but a read of --data %s has not ended; this run goes on "
-             "from "
+        fail("this run must stop, but a read of --data %s has not ended; the next run goes on from "
              "the last snapshot",
              opt.data);
     if (now > *noted + NOTE_SECONDS) {
@@ -201,13 +193,13 @@ struct samples load_samples(struct dataset *set, size_t first, size_t end, cudaS
     span_begin(PHASE_DATA, __func__, stream);
     if (opt.workers) {
         l->current = take(l, first, end);
-        CUDA_CHECK(cudaStreamWaitEvent(stream, l->current->copied, 0));
     } else {
         l->current = l->ring;
         CUDA_CHECK(cudaStreamSynchronize(stream)); // nothing runs while this thread reads
-        if (fill(l, l->ring, first, count, stream, l->why))
+        if (fill(l->current, first, count, l->why))
             fail("%s", l->why);
     }
+    CUDA_CHECK(cudaStreamWaitEvent(stream, l->current->copied, 0));
     span_end();
     return (struct samples){&l->current->set, NULL, 0, count};
 }
@@ -218,31 +210,29 @@ struct samples some_of(struct samples s, size_t from, size_t count) {
 }
 
 static void open_ring(struct loader *l) {
-    size_t values = l->rows * l->set->inputs, labels = l->rows * l->set->targets;
+    struct dataset *set = l->set;
+    pthread_t thread;
     l->slots = opt.workers ? 2 * opt.workers : 1;
+    l->bytes = l->rows * (set->inputs + set->targets);
     l->ring = calloc(l->slots, sizeof *l->ring);
-    l->readers = calloc(opt.workers, sizeof *l->readers);
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->changed, NULL);
     for (int i = 0; i < l->slots; i++) {
         struct slot *s = &l->ring[i];
-        s->set = *l->set;
-        DEVICE_ALLOC(s->set.values, "data", values);
-        DEVICE_ALLOC(s->set.labels, "data", labels);
-        CUDA_CHECK(cudaMallocHost((void **)&s->values, values));
-        CUDA_CHECK(cudaMallocHost((void **)&s->labels, labels));
+        *s = (struct slot){.loader = l, .set = *set, .freed = cpu_moment()};
+        DEVICE_ALLOC(s->set.values, "data", l->bytes);
+        s->set.labels = s->set.values + l->rows * set->inputs;
+        CUDA_CHECK(cudaMallocHost((void **)&s->pinned, l->bytes));
         CUDA_CHECK(cudaEventCreateWithFlags(&s->copied, cudaEventDisableTiming));
         CUDA_CHECK(cudaEventCreateWithFlags(&s->used, cudaEventDisableTiming));
+        if (opt.workers && i >= opt.workers)
+            s->stream = s[-opt.workers].stream;
+        else
+            CUDA_CHECK(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking));
     }
-    for (int i = 0; i < opt.workers; i++) {
-        pthread_t thread;
-        l->readers[i] = (struct reader){.loader = l, .number = i, .started = cpu_moment()};
-        CUDA_CHECK(cudaStreamCreateWithFlags(&l->readers[i].stream, cudaStreamNonBlocking));
-        int error = pthread_create(&thread, NULL, read_ahead, &l->readers[i]);
-        if (error)
-            fail("cannot start a thread that reads samples: %s; --workers 0 needs none",
-                 strerror(error));
-    }
+    for (int i = 0; i < opt.workers; i++)
+        if ((errno = pthread_create(&thread, NULL, read_ahead, &l->ring[i])))
+            fail("cannot start a thread that reads samples: %m; --workers 0 needs none");
 }
 
 void loader_open(struct dataset *set, int rows, size_t stride) {
@@ -285,6 +275,5 @@ void print_loader(const struct dataset *set) {
     if (l && l->ring)
         say("loader    streams samples%s: %ld worker%s, %d batch%s of %.1f KB\n",
             data_unpacked ? " of .gz files, which are unpacked in memory" : "", opt.workers,
-            PLURAL(opt.workers), l->slots, l->slots == 1 ? "" : "es",
-            l->rows * (set->inputs + set->targets) / 1e3);
+            PLURAL(opt.workers), l->slots, l->slots == 1 ? "" : "es", l->bytes / 1e3);
 }

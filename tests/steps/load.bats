@@ -71,7 +71,7 @@ END
     for workers in 1 3; do
         CPU_DEVICE_CHECK=1 train 1 1 --load stream --workers $workers --log-every 100
     done
-    for line in 'cudaStreamWaitEvent(stream, s->used, 0)' 'cudaEventSynchronize(s->copied)' \
+    for line in 'cudaStreamWaitEvent(s->stream, s->used, 0)' 'cudaEventSynchronize(s->copied)' \
         'CUDA_CHECK(cudaStreamWaitEvent(stream, l->current->copied, 0))'; do
         LINE=$line awk 'at = index($0, ENVIRON["LINE"]) {
             $0 = substr($0, 1, at - 1) (ENVIRON["LINE"] ~ /^CUDA/ ? "(void)0" : "cudaSuccess") substr($0, at + length(ENVIRON["LINE"]))
