@@ -8,6 +8,7 @@ load every_step
 
 prepare() {
     tiny_data "$BATS_FILE_TMPDIR/images" 480 40 12 12
+    cksum "$BATS_FILE_TMPDIR/tiny_text" >"$BATS_FILE_TMPDIR/tiny_text.cksum"
 }
 
 adjust() {
@@ -19,6 +20,9 @@ adjust() {
 values() {
     cat <<END
 --data $images --model mlp --hidden 9|--data blank:480 --model mlp --hidden 4,5,6 --dropout 0.2|--data $images --model cnn --augment crop,flip|--data blank:480 --model resnet --depth 8 --width 8|--data $images --model resnet --depth 14 --width 16 --augment flip|--size tiny $gpt
+--load auto|--load device|--load stream
+--workers 2|--workers 0|--workers 3
+|--verify
 --optimizer sgd|--optimizer sgd --momentum 0.5 --nesterov 1|--optimizer adam --beta1 0.5|--optimizer adamw --beta2 0.9 --epsilon 1e-4|--optimizer adadelta --rho 0.5
 --schedule constant|--schedule step --gamma 0.5 --step-epochs 2|--schedule cosine --warmup 2|--schedule onecycle
 --lr auto|--lr 0.01
@@ -50,7 +54,7 @@ END
 @test "options work together, and a run continues with them" {
     echo word >token
     chmod 600 token
-    "$(program_of 7)" --help all | grep -oE '^  --[a-z0-9-]+' | grep -vxE '  --(help|epochs|snapshot|max-steps)' | sort >listed
+    "$(program_of 7)" --help all | grep -oE '^  --[a-z0-9-]+' | grep -vxE '  --(help|version|epochs|snapshot|max-steps)' | sort >listed
     values | grep -oE -- '--[a-z0-9-]+' | sort -u | sed 's/^/  /' | diff listed - # each option has values
     for number in {1..30}; do
         RANDOM=$number words=()
