@@ -264,7 +264,7 @@ END
 1G|none/csv: No such file|--csv none/csv
 1G|--csv busy: another run writes this file|--csv busy
 1G|cannot write the --csv file: No space left on device|--csv /dev/full
-1M|asked for 47.0 MB of data, 1.0 MB of 1.0 MB are left|--data synthetic
+100K|KB of data, |--data synthetic
 500K|of gradients, |--hidden 250,250
 END
     done
