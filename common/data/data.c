@@ -119,7 +119,7 @@ static int look_through(struct dataset *set, int large, struct contents *c, char
     size_t block = min_size(samples_of_block(set), set->count), step = block;
     if (large && set->tokens) {
         block = 1;
-        step = set->count / SAMPLED;
+        step = max_size(1, set->count / SAMPLED);
     }
     size_t room = keep ? set->count : block;
     uint8_t *values = malloc(room * set->inputs), *labels = malloc(room * set->targets);

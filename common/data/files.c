@@ -68,9 +68,8 @@ int data_open(struct data_file *file, const char *folder, const char *name, cons
               char why[WHY_SIZE]) {
     char path[PATH_MAX - 3];
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    if (!access(path, F_OK) && !data_open_plain(file, path, why))
+    if (data_open_plain(file, path, why) == 0)
         return 0;
-    int error = errno;
     snprintf(file->path, sizeof file->path, "%s.gz", path);
     gzFile packed = access(path, F_OK) ? gzopen(file->path, "rbe") : NULL;
     if (packed) {
@@ -78,10 +77,13 @@ int data_open(struct data_file *file, const char *folder, const char *name, cons
         gzclose(packed);
         return result;
     }
-    int missing = access(folder, F_OK), elsewhere = access("tools/data.sh", F_OK);
-    return refuse(why, "%s: %s; %s%s fetches the images, --data synthetic needs none",
-                  missing ? folder : path, missing ? "there is no such folder" : strerror(error),
-                  elsewhere ? "run this in the folder of the course, where " : "", target);
+    char reason[WHY_SIZE];
+    snprintf(reason, sizeof reason, "%s%s", access(folder, F_OK) ? folder : why,
+             access(folder, F_OK) ? ": there is no such folder" : "");
+    return refuse(why, "%.800s; %s%s fetches the images, --data synthetic needs none", reason,
+                  access("tools/data.sh", F_OK) ? "run this in the folder of the course, where "
+                                                : "",
+                  target);
 }
 
 int data_read(const struct data_file *file, size_t offset, void *bytes, size_t size,

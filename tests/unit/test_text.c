@@ -95,6 +95,14 @@ static void make_file(size_t size) {
     assert_int_equal(truncate(path_of("made"), (off_t)size), 0);
 }
 
+static void put_byte(const char *name, size_t at) {
+    FILE *file = fopen(path_of(name), "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseeko(file, (off_t)at, SEEK_SET), 0);
+    assert_int_equal(fputc('x', file), 'x');
+    assert_int_equal(fclose(file), 0);
+}
+
 TEST(bad_files_are_refused) {
     static const struct {
         const char *made, *reason; // what is at the path: nothing, folder, pipe, or this many bytes
@@ -127,6 +135,24 @@ TEST(bad_files_are_refused) {
     const char *nothing = "text:";
     assert_int_equal(data_load(&train, &test, &nothing, why), -1);
     assert_non_null(strstr(why, "--data text:: "));
+}
+
+// Above 1 GiB, data_load reads samples only, also if there are fewer than it wants.
+TEST(large_texts_are_known_by_samples) {
+    char before[sizeof data_contents];
+    enum { LARGE_SIZE = 600 << 20, LONG = 65536 };
+    zoo_opt.context = LONG;
+    for (int changed = 0; changed < 2; changed++) {
+        make_file(LARGE_SIZE);
+        if (changed) // the first byte of the held-out tenth
+            put_byte("made", LARGE_SIZE - LARGE_SIZE / 10);
+        load(text_of_path(path_of("made")));
+        assert_int_equal(test.count, (LARGE_SIZE / 10 - 1) / LONG);
+        assert_null(train.values);
+        if (changed)
+            assert_string_not_equal(before, data_contents);
+        memcpy(before, data_contents, sizeof before);
+    }
 }
 
 TEST(image_models_refuse_a_text) {
