@@ -47,12 +47,14 @@ template <class V> __device__ static inline V from_column(V value, int column) {
 }
 
 // Where a row of a head begins in an array [samples, tokens, pitch].
-__device__ static inline size_t row_at(const struct attention_inputs &a, size_t head, int tokens,
+__device__ static inline size_t row_at(const struct attention_inputs &a, unsigned head, int tokens,
                                        int token, size_t pitch) {
     return (head / a.heads * tokens + token) * pitch + head % a.heads * a.width;
 }
 
 template <class T, int N> struct alignas(N * sizeof(T)) values { T at[N]; };
+// As words, because the compiler would take values of 16 bits apart and put them together again.
+template <> struct alignas(16) values<uint16_t, 8> { unsigned at[4]; };
 
 __device__ static inline float float_of(float x) {
     return x;
@@ -62,7 +64,7 @@ __device__ static inline float rounded_input(float x) {
     return __uint_as_float(tf32_of(x));
 }
 
-__device__ static inline uint16_t rounded_input(uint16_t x) {
+template <class V> __device__ static inline V rounded_input(V x) { // bfloat16, or two of them
     return x;
 }
 
@@ -78,8 +80,8 @@ __device__ static void read_rows_by(struct shared<T, W> &s, int first, int rows,
         values<T, N> unit = {};
         if (row < count && column < width)
             unit = *(const values<T, N> *)(from + row * pitch + column);
-        for (int k = 0; TENSOR && has_tensor_cores() && k < N; k++)
-            unit.at[k] = rounded_input(unit.at[k]);
+        for (auto &word : unit.at)
+            word = TENSOR && has_tensor_cores() ? rounded_input(word) : word;
         *(values<T, N> *)&s.rows[first + row][column] = unit;
     }
 }
@@ -225,8 +227,8 @@ __device__ static void mask_scores(const struct attention_inputs &a, float (*sco
 }
 
 // Returns the random number of a head's first share. Those of its others follow.
-__device__ static inline uint64_t first_number(const struct attention_inputs &a, size_t head) {
-    return rng_number(a.numbers, head * a.queries * a.keys);
+__device__ static inline uint64_t first_number(const struct attention_inputs &a, unsigned head) {
+    return rng_number(a.numbers, (size_t)head * a.queries * a.keys);
 }
 
 // Drops shares, or their gradients, in training with dropout. KEYS: their rows are keys. number:
@@ -299,12 +301,15 @@ __device__ static void add_keys(const struct attention_inputs &a, const struct s
     multiply_shares<T, TENSOR>(f.outputs, p, s, OTHERS);
 }
 
-// A block computes OWN queries of a head. Those with the most keys come first.
+// A block computes OWN queries of a head. Those with the most keys come first, of all heads, so
+// that short blocks fill the end.
 template <class T, int TENSOR, int W> __global__ static void attend_kernel(struct attending g) {
     __shared__ struct shared<T, W> s;
     const struct attention_inputs &a = g.in;
-    int blocks = (a.queries + OWN - 1) / OWN, query = (blocks - 1 - blockIdx.x % blocks) * OWN;
-    size_t head = blockIdx.x / blocks, width = (size_t)a.heads * a.width;
+    unsigned heads = a.samples * a.heads, head = blockIdx.x % heads,
+             left = gridDim.x - 1 - blockIdx.x;
+    int query = left / heads * OWN;
+    size_t width = (size_t)a.heads * a.width;
     unsigned queries[shared<T, W>::STEPS][4];
     read_own<T, TENSOR>(g, s, queries, a.q, row_at(a, head, a.queries, query, a.q_pitch), a.q_pitch,
                         a.queries - query);
@@ -349,7 +354,7 @@ __global__ static void deltas_kernel(struct attending g) {
 // keys and their values. It computes the scores again.
 template <class T, int TENSOR, int W, int KEYS>
 __device__ static void compute_gradients(const struct attending &g, struct shared<T, W> &s,
-                                         size_t head, int first) {
+                                         unsigned head, int first) {
     const struct attention_inputs &a = g.in;
     size_t width = (size_t)a.heads * a.width, row = head * a.queries;
     uint64_t number = first_number(a, head);
@@ -405,16 +410,16 @@ __device__ static void compute_gradients(const struct attending &g, struct share
         write_rows<T, W>(g, results[i], at, own_pitch[0], owned - first, sums[i], factors[i]);
 }
 
-// The first blocks of a head compute its keys, those with the most queries first.
+// The first blocks compute keys, those with the most queries first, of all heads.
 template <class T, int TENSOR, int W>
 __global__ static void attend_backward_kernel(struct attending g) {
     __shared__ struct shared<T, W> s;
-    int of_keys = (g.in.keys + OWN - 1) / OWN, blocks = of_keys + (g.in.queries + OWN - 1) / OWN;
-    int block = blockIdx.x % blocks;
-    if (block < of_keys)
-        compute_gradients<T, TENSOR, W, 1>(g, s, blockIdx.x / blocks, block * OWN);
+    unsigned heads = g.in.samples * g.in.heads, head = blockIdx.x % heads;
+    int block = blockIdx.x / heads, left = (gridDim.x - 1 - blockIdx.x) / heads;
+    if (block * OWN < g.in.keys)
+        compute_gradients<T, TENSOR, W, 1>(g, s, head, block * OWN);
     else
-        compute_gradients<T, TENSOR, W, 0>(g, s, blockIdx.x / blocks, (blocks - 1 - block) * OWN);
+        compute_gradients<T, TENSOR, W, 0>(g, s, head, left * OWN);
 }
 
 // Launches the kernel for the type and the width.
