@@ -248,17 +248,35 @@ __device__ static void drop_shares(const struct attention_inputs &a, float (*sha
         }
 }
 
+// Writes the block's rows, which are in shared memory, N values at a time.
+template <class T, int W, int N>
+__device__ static void write_rows_by(const struct shared<T, W> &s, T *to, size_t pitch, int width,
+                                     int count) {
+    const int threads = W / N; // of a row
+    for (int row = threadIdx.x / threads; row < OWN && row < count; row += THREADS / threads) {
+        int column = threadIdx.x % threads * N;
+        if (column < width)
+            *(values<T, N> *)(to + row * pitch + column) =
+                *(const values<T, N> *)&s.rows[row][column];
+    }
+}
+
 // Writes rows of a result, multiplied by factors[0] or, of row_of(2), factors[1].
 template <class T, int W>
-__device__ static void write_rows(const struct attending &g, void *to, size_t at, size_t pitch,
-                                  int count, const float (*c)[4], const float *factors) {
+__device__ static void write_rows(const struct attending &g, struct shared<T, W> &s, void *to,
+                                  size_t at, size_t pitch, int count, const float (*c)[4],
+                                  const float *factors) {
     cudaDataType type = sizeof(T) == 4 ? CUDA_R_32F : CUDA_R_16BF;
+    __syncthreads();
 #pragma unroll
     for (int tile = 0; tile < W / 8; tile++)
         for (int e = 0; e < 4; e++)
-            if (row_of(e) < count && column_of(tile, e) < g.in.width)
-                set_value(to, type, at + row_of(e) * pitch + column_of(tile, e),
-                          c[tile][e] * factors[e / 2]);
+            set_value(s.rows[row_of(e)], type, column_of(tile, e), c[tile][e] * factors[e / 2]);
+    __syncthreads();
+    if (g.aligned)
+        write_rows_by<T, W, 16 / sizeof(T)>(s, (T *)to + at, pitch, g.in.width, count);
+    else
+        write_rows_by<T, W, 1>(s, (T *)to + at, pitch, g.in.width, count);
 }
 
 // What a thread knows of the queries in row_of(0) and row_of(2): attention_kernels.h explains it.
@@ -332,8 +350,8 @@ template <class T, int TENSOR, int W> __global__ static void attend_kernel(struc
             g.logs[head * a.queries + row] = f.largest[i] / LOG2_E + logf(f.sum[i]);
         f.sum[i] = 1.f / f.sum[i];
     }
-    write_rows<T, W>(g, g.to_y, row_at(a, head, a.queries, query, width), width, a.queries - query,
-                     f.outputs, f.sum);
+    write_rows(g, s, g.to_y, row_at(a, head, a.queries, query, width), width, a.queries - query,
+               f.outputs, f.sum);
 }
 
 // A warp computes a sum.
@@ -407,7 +425,7 @@ __device__ static void compute_gradients(const struct attending &g, struct share
     size_t at = row_at(a, head, owned, first, own_pitch[0]);
 #pragma unroll
     for (int i = 0; i < 1 + KEYS; i++)
-        write_rows<T, W>(g, results[i], at, own_pitch[0], owned - first, sums[i], factors[i]);
+        write_rows(g, s, results[i], at, own_pitch[0], owned - first, sums[i], factors[i]);
 }
 
 // The first blocks compute keys, those with the most queries first, of all heads.
@@ -446,14 +464,15 @@ static int is_aligned(const struct attention_inputs *a, const void *array, size_
     return (uintptr_t)array % 16 == 0 && pitch * value % 16 == 0 && a->width * value % 16 == 0;
 }
 
-static int are_aligned(const struct attention_inputs *a, const void *dy) {
-    return is_aligned(a, a->q, a->q_pitch) && is_aligned(a, a->k, a->key_pitch) &&
-           is_aligned(a, a->v, a->key_pitch) && is_aligned(a, dy, (size_t)a->heads * a->width);
+static int are_aligned(const struct attention_inputs *a, const void *q, const void *k,
+                       const void *v, const void *y) {
+    return is_aligned(a, q, a->q_pitch) && is_aligned(a, k, a->key_pitch) &&
+           is_aligned(a, v, a->key_pitch) && is_aligned(a, y, (size_t)a->heads * a->width);
 }
 
 void attend(const struct attention_inputs *a, void *y, float *logs, cudaStream_t stream) {
     unsigned blocks = (unsigned)a->samples * a->heads * ((a->queries + OWN - 1) / OWN);
-    struct attending g = {*a, 0, 0, y, 0, 0, 0, logs, 0, are_aligned(a, a->q)};
+    struct attending g = {*a, 0, 0, y, 0, 0, 0, logs, 0, are_aligned(a, a->q, a->k, a->v, y)};
     if (blocks > 0) // a grid of 0 blocks is an error
         LAUNCH_TYPE(attend_kernel, blocks, stream, g);
 }
@@ -463,7 +482,8 @@ void attend_backward(const struct attention_inputs *a, const void *y, const void
                      cudaStream_t stream) {
     unsigned heads = (unsigned)a->samples * a->heads, rows = heads * a->queries;
     unsigned blocks = heads * ((a->queries + OWN - 1) / OWN + (a->keys + OWN - 1) / OWN);
-    struct attending g = {*a, y, dy, NULL, dq, dk, dv, (float *)logs, deltas, are_aligned(a, dy)};
+    int aligned = are_aligned(a, a->q, a->k, a->v, dy) && are_aligned(a, dq, dk, dv, dy);
+    struct attending g = {*a, y, dy, NULL, dq, dk, dv, (float *)logs, deltas, aligned};
     if (blocks == 0)
         return;
     LAUNCH_BLOCKS(deltas_kernel, (rows + WARPS - 1) / WARPS, dim3(THREADS), stream, g);
