@@ -4,11 +4,12 @@ displayTimeUnit  "ms", how viewers show times
 otherData        object: clock ("measured", or "modelled" and the name of the model), host, processes (number of ranks),
                  process (the rank, if the file holds a single one; a merged file holds all), and dropped (number of
                  operations that were too many to be recorded)
-traceEvents      list of objects with name (string), pid (the rank) and tid (0: the host, k: stream k), and with ph:
+traceEvents      list of objects with name (string), pid (the rank) and tid (0: the host, k: stream k, above the streams:
+                 a reader of samples), and with ph:
   "M"  args.name names the process (name: process_name) or the row (thread_name); each row of spans has a name.
        process_sort_index and args.sort_index set the order of the processes in a viewer.
-  "X"  a span: ts (begin) and dur, numbers of microseconds that are not negative. cat is host in row 0, and kernel,
-       product, copy, collective or wait (the stream waits for an event) in the row of a stream. args may hold bytes
+  "X"  a span: ts (begin) and dur, numbers of microseconds that are not negative. cat is host in row 0, read in the row of
+       a reader, and kernel, product, copy, collective or wait (the stream waits for an event) in that of a stream. args may hold bytes
        and flops. That of a collective also holds comm (string, the communicator) and number (its place in the
        communicator's order); each pair of both exists once per rank. A send and a receive hold
        neither, so they are not compared between ranks. In a trace of a GPU, all collectives belong to one communicator.
@@ -16,7 +17,7 @@ traceEvents      list of objects with name (string), pid (the rank) and tid (0: 
   "f"  the end of an arrow, where the waiting work begins: the same, and bp "e". Each id has one begin and one end,
        and the end is not earlier.
 
-Spans of a stream do not overlap. Spans of a host do not either, or lie inside each other. Times are rounded to
+Spans of a stream or a reader do not overlap. Spans of a host do not either, or lie inside each other. Times are rounded to
 nanoseconds, so a difference below 2 ns is none.
 """
 import glob
@@ -65,7 +66,7 @@ class Rank:
         self.arrows = [a._replace(begin=a.begin + offset, end=a.end + offset) for a in self.arrows]
 
     def device_spans(self):
-        return [s for s in self.spans if s.row > 0 and s.cat != "wait"]
+        return [s for s in self.spans if s.cat not in ("host", "read", "wait")]
 
     def collectives(self):
         return {(s.args["comm"], s.args["number"]): s for s in self.spans if "comm" in s.args}

@@ -1,4 +1,4 @@
-"""Draws the streams of some ranks as an SVG for READMEs and slides; trace.py calls it. The same trace gives the same
+"""Draws the streams and readers of some ranks as an SVG for READMEs and slides; trace.py calls it. The same trace gives the same
 bytes."""
 import math
 import os
@@ -20,6 +20,7 @@ KINDS = {
     "backward": ("#0072B2", "#fff", "backward"),
     "update": ("#009E73", "#fff", "update"),
     "other": ("#CC79A7", "#000", "other computing"),
+    "read": ("#000", "#fff", "read"),
     "copy": ("#F0E442", "#000", "copy"),
     "collective": ("#E69F00", "#000", "collective"),
     "late": ("url(#late)", "#000", "waits for another rank"),
@@ -30,7 +31,7 @@ COLLECTIVES = {"ncclAllReduce": "all-reduce", "ncclAllGather": "all-gather", "nc
 
 
 def kind_of(span):
-    if span.cat in ("collective", "wait", "copy"):
+    if span.cat in ("collective", "wait", "copy", "read"):
         return span.cat
     words = span.name.split()
     first = words[0].rstrip(":") if words else ""

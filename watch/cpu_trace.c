@@ -31,12 +31,15 @@ static void write_event(const struct cpu_event *e, size_t id) {
 static void write_trace(const struct cpu_timeline *timeline) {
     trace.dropped = timeline->dropped;
     trace_write_head(&trace, timeline->model);
+    int row = 0;
     for (size_t i = 0; i < timeline->count; i++) {
         const struct cpu_event *e = &timeline->events[i];
-        if (i == 0 || e->stream != e[-1].stream)
-            trace_write_row(&trace, e->stream);
+        row = e->stream;
+        if (i == 0 || row != e[-1].stream)
+            trace_write_row(&trace, row);
         write_event(e, i + 1);
     }
+    trace_write_reads(&trace, row + 1);
     trace_close(&trace);
 }
 

@@ -54,6 +54,7 @@ static void write_trace(void) {
                     span->bytes, collectives++);
         fputc('}', trace.out.file);
     }
+    trace_write_reads(&trace.out, trace.stream_count + 1);
     trace_close(&trace.out);
 }
 

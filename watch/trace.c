@@ -2,10 +2,31 @@
 #include "common/base/alone.h"
 #include "common/base/error.h"
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct trace_process trace_process = {0, 1};
+
+enum { MOST_READS = 1 << 16 };
+
+static struct {
+    pthread_mutex_t lock;
+    size_t count, dropped;
+    struct read {
+        int reader;
+        double begin, end;
+    } list[MOST_READS];
+} reads = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void trace_read(int reader, double begin, double end) {
+    pthread_mutex_lock(&reads.lock);
+    if (reads.count < MOST_READS)
+        reads.list[reads.count++] = (struct read){reader, begin, end};
+    else
+        reads.dropped++;
+    pthread_mutex_unlock(&reads.lock);
+}
 
 struct trace_file trace_create(const char *path) {
     char name[4096];
@@ -22,7 +43,9 @@ struct trace_file trace_create(const char *path) {
     return (struct trace_file){file, 0};
 }
 
-void trace_write_head(const struct trace_file *t, const char *model) {
+void trace_write_head(struct trace_file *t, const char *model) {
+    pthread_mutex_lock(&reads.lock); // for ever: readers may go on while the process ends
+    t->dropped += reads.dropped;
     fprintf(t->file,
             "{\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"clock\":\"%s%s\",\"process\":%d,"
             "\"processes\":%d,\"host\":\"%s\",\"dropped\":%zu},\n\"traceEvents\":[\n",
@@ -34,11 +57,30 @@ void trace_write_head(const struct trace_file *t, const char *model) {
             trace_process.number, trace_process.number);
 }
 
-void trace_write_row(const struct trace_file *t, int row) {
+static void name_row(const struct trace_file *t, int row, const char *kind, int number) {
+    char name[40];
+    snprintf(name, sizeof name, number ? "%s %d" : "%s", kind, number);
     fprintf(t->file,
-            ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"",
-            trace_process.number, row);
-    fprintf(t->file, row ? "stream %d\"}}" : "host\"}}", row);
+            ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":"
+            "\"%s\"}}",
+            trace_process.number, row, name);
+}
+
+void trace_write_row(const struct trace_file *t, int row) {
+    name_row(t, row, row ? "stream" : "host", row);
+}
+
+void trace_write_reads(const struct trace_file *t, int row) {
+    size_t left = reads.count;
+    for (int reader = 1; left > 0; reader++, row++) {
+        name_row(t, row, "reader", reader);
+        for (const struct read *r = reads.list; r < reads.list + reads.count; r++)
+            if (r->reader == reader) {
+                trace_write_span(t, NULL, "read", "read", row, r->begin, r->end);
+                fputc('}', t->file);
+                left--;
+            }
+    }
 }
 
 // Writes a text without the characters that JSON does not allow in it.

@@ -1,5 +1,6 @@
 // A trace: what the device did and when, as a file for trace viewers (https://ui.perfetto.dev). It
-// has a row for the host and one for each stream. tools/trace.py reads it.
+// has a row for the host, one for each stream, and one for each reader of samples. tools/trace.py
+// reads it.
 //
 // The CPU device records each of its operations (cpu_trace.c). On a GPU, events time the spans of
 // profile.h (gpu_trace.c); Nsight Systems shows more (make profile-stepN).
@@ -30,10 +31,13 @@ struct trace_file trace_create(const char *path);
 
 // Writes the head. model: the name of the model whose times the trace holds, or NULL if they were
 // measured.
-void trace_write_head(const struct trace_file *trace, const char *model);
+void trace_write_head(struct trace_file *trace, const char *model);
 
 // Writes the name of a row: 0 is the host, and the others are streams.
 void trace_write_row(const struct trace_file *trace, int row);
+
+// Writes the rows of the readers, from this row on.
+void trace_write_reads(const struct trace_file *trace, int row);
 
 // Writes a span without its last brace, so that arguments can follow. Times are in seconds. scope
 // comes before the name, unless it is NULL or equal to it.
@@ -43,6 +47,9 @@ void trace_write_span(const struct trace_file *trace, const char *scope, const c
 // Ends and closes the file. Process 0 says if spans were dropped. If something could not be
 // written, prints an error, and the exit code becomes 1. Called while the program exits.
 void trace_close(struct trace_file *trace);
+
+// Adds that a reader of samples has read some. Any thread may call it.
+void trace_read(int reader, double begin, double end);
 
 // Returns 1 if the trace needs the spans that profile.h times.
 int trace_needs_spans(void);

@@ -56,6 +56,7 @@ __attribute__((constructor)) static void join_program(void) {
                                         .step = profile_step,
                                         .open = open,
                                         .report = report,
+                                        .read = trace_read,
                                         .columns = columns};
     watcher = &self;
     options_add(&table, NULL);

@@ -16,7 +16,7 @@
 #if __has_include(<cpu_device.h>)
 #include <cpu_device.h>
 #else // a GPU's clock is the real one
-#define cpu_moment() 0.
+#define cpu_moment() seconds()
 #define cpu_host_moves_to(time) (void)(time)
 #endif
 
@@ -58,6 +58,7 @@ static int read_samples(const struct slot *s, size_t first, size_t count, char w
     const struct dataset *set = l->set;
     size_t together = l->host_order ? 1 : count;
     uint8_t *values = s->pinned, *labels = s->pinned + l->rows * set->inputs;
+    double begin = cpu_moment();
     *values = 0; // for CPU_DEVICE_CHECK, which sees no write by pread
     for (size_t i = 0; i < count; i += together) {
         size_t sample = l->host_order ? l->host_order[first + i] : first + i;
@@ -68,6 +69,7 @@ static int read_samples(const struct slot *s, size_t first, size_t count, char w
     // A modelled clock does not see the host work: 1 us for a call, and 5 GB/s from the page cache.
     cpu_host_moves_to(cpu_moment() + 1e-6 * (count / together) +
                       count * (set->inputs + set->targets) / 5e9);
+    span_read(1 + (s - l->ring) % max_size(opt.workers, 1), begin, cpu_moment());
     return 0;
 }
 

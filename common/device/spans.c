@@ -21,3 +21,8 @@ void span_end(void) {
     if (watcher)
         watcher->end();
 }
+
+void span_read(int reader, double begin, double end) {
+    if (watcher)
+        watcher->read(reader, begin, end);
+}

@@ -83,7 +83,7 @@ int cpu_device_computes(void);
 
 struct cpu_event {
     double begin, end;
-    int stream; // 1, 2, ...; 0: the host
+    int stream; // 1, 2, ...; 0: the thread of the host that began to record
     // "kernel", "product", "copy", "collective" or "wait"; of the host: "host"
     const char *category;
     const char *scope; // the innermost range (nvtxRangePushA) of the host that queued it, or NULL

@@ -16,6 +16,8 @@ static struct {
     } * names;
 } trace = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+static _Thread_local int on_host_row; // 1: this thread has called cpu_record_events
+
 // The ranges that this thread is in.
 static _Thread_local struct {
     int depth;
@@ -102,12 +104,13 @@ void cpu_trace_wait(int stream, double begin, double end, int from, double left)
 }
 
 void cpu_trace_host(const char *call, double begin, double end) {
-    add((struct cpu_event){.begin = begin, .end = end, .category = "host", .name = call});
+    if (on_host_row)
+        add((struct cpu_event){.begin = begin, .end = end, .category = "host", .name = call});
 }
 
 void cpu_record_events(void (*write)(const struct cpu_timeline *)) {
     trace.write = write;
-    cpu_tracing = 1;
+    cpu_tracing = on_host_row = 1;
 }
 
 static int compare(const void *a, const void *b) {

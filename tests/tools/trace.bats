@@ -9,9 +9,9 @@ clock=measured host=node1
 # begin RANK RANKS: begins the trace of a rank. The next functions add to it, and finish writes it to trace.RANK.json.
 begin() {
     rank=$1 ranks=$2 events=() arrows=0
-    local row names=(host 'stream 1' 'stream 2' 'stream 3')
+    local row names=(host 'stream 1' 'stream 2' 'stream 3' 'reader 1')
     events+=("{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":$rank,\"tid\":0,\"args\":{\"name\":\"rank $rank\"}}")
-    for row in 0 1 2 3; do
+    for row in 0 1 2 3 4; do
         events+=("{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":$rank,\"tid\":$row,\"args\":{\"name\":\"${names[row]}\"}}")
     done
 }
@@ -35,7 +35,7 @@ finish() { # [FILE]
 # Two ranks and one training step. Rank 0 computes from 0 to 100, 110 to 200 and 300 to 350, which is 240, and its
 # collective runs from 150 to 280: 50 of its 130 are hidden, and 350 - (240 + 130 - 50) = 30 are idle. Rank 1 arrives at
 # the collective 100 later than rank 0. It computes from 0 to 240 (a copy from 20 to 60 runs meanwhile) and from 300 to
-# 350, which is 290, and nothing of its 30 is hidden; 350 - 320 = 30 are idle.
+# 350, which is 290, and nothing of its 30 is hidden; 350 - 320 = 30 are idle. What a reader of samples does counts nowhere.
 two_ranks() {
     begin 0 2
     span 1 product 0 100 'forward 1 dense: matrix product' '"bytes":800,"flops":1e6'
@@ -43,6 +43,7 @@ two_ranks() {
     span 2 wait 0 150 wait
     collective 0 150 280
     span 1 kernel 300 350 'update: sgd_step'
+    span 4 read 205 400 read
     span 0 host 200 340 cudaStreamSynchronize
     arrow 1 140 2 150
     arrow 2 280 1 300
@@ -134,7 +135,7 @@ END
     read_trace trace.json -o merged.json
     [[ $output == *"merged.json: all ranks, measured. To see it, open https://ui.perfetto.dev"* ]]
     read_trace --check merged.json
-    [ "$output" = "2 ranks, 11 spans, 3 arrows, measured: no mistake" ]
+    [ "$output" = "2 ranks, 12 spans, 3 arrows, measured: no mistake" ]
     [ "$(grep -o '"id": [0-9]*' merged.json | sort | uniq -c | tr -s ' ' | cut -d' ' -f2 | tr '\n' ' ')" = '2 2 2 ' ]
     # The forward pass of rank 1 ends when its backward pass begins; viewers need a gap there.
     grep -q '"pid": 1.*"ts": 0.*"dur": 109.999' merged.json
@@ -188,7 +189,7 @@ END
 @test "--check accepts a valid trace and refuses one whose spans overlap" {
     two_ranks
     read_trace --check trace.json
-    [ "$output" = "2 ranks, 11 spans, 3 arrows, measured: no mistake" ]
+    [ "$output" = "2 ranks, 12 spans, 3 arrows, measured: no mistake" ]
     edit trace.0.json '/forward/s/"dur":100/"dur":110.01/'
     fails 1 'backward 1 dense: matrix product at 110.000 us overlaps forward 1 dense: matrix product at 0.000 us in row 1' \
         "$trace" --check trace.json
@@ -204,7 +205,7 @@ elements() {
     read_trace trace.json --svg picture.svg
     python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse("picture.svg")'
     grep -q 'training step 1 of 2 ranks (measured)</text>' picture.svg
-    for text in 'rank 0' 'rank 1' 'stream 1' 'stream 2' 'stream 3' 'time in µs' 'step 1' 'forward 1 dense' AR \
+    for text in 'rank 0' 'rank 1' 'stream 1' 'stream 2' 'stream 3' 'reader 1' 'time in µs' 'step 1' 'forward 1 dense' AR read \
         'waits for another rank' 'a stream waited for an event'; do
         grep -qF ">$text</text>" picture.svg || { echo "no text: $text" && return 1; }
     done
@@ -227,20 +228,24 @@ elements() {
     programs=${TRAIN%/*/*}
     tiny_data data
     export CPU_DEVICES=2
-    while read -r model ranks step; do
+    while read -r model ranks step readers; do
         rm -f trace*.json
         # shellcheck disable=SC2086 # one variable or none
         env ${model#measured} "$programs/03_multigpu_launcher/launch" --nproc-per-node "$ranks" "$programs/$step/train" \
-            --data data --batch 32 --max-steps 4 --log-every 100 --trace trace.json
+            --data data --batch 32 --max-steps 4 --log-every 100 --trace trace.json ${readers:+--load stream --workers $readers}
         read_trace --check trace.json
         [[ $output == *"no mistake" ]]
         read_trace trace.json --svg picture.svg
         grep -q 'training steps 2 to 3 of' picture.svg
+        [ "$(grep -c '"reader ' trace*.json | cut -d: -f2 | sort -u)" = "${readers:-0}" ]
+        [ -z "$readers" ] || grep -q '>read</text>' picture.svg
     done <<'END'
 measured 1 01_single_gpu
+measured 1 01_single_gpu 2
 measured 2 05_fsdp
 measured 2 09_tensor
 CPU_DEVICE_MODEL=h100 1 07_large_models
+CPU_DEVICE_MODEL=h100 2 07_large_models 1
 CPU_DEVICE_MODEL=h100 2 08_pipeline
 END
 }
