@@ -225,7 +225,8 @@ static void open_ring(struct loader *l) {
         DEVICE_ALLOC(s->set.values, "data", l->bytes);
         s->set.labels = s->set.values + l->rows * set->inputs;
         CUDA_CHECK(cudaMallocHost((void **)&s->pinned, l->bytes));
-        CUDA_CHECK(cudaEventCreateWithFlags(&s->copied, cudaEventDisableTiming));
+        CUDA_CHECK(
+            cudaEventCreateWithFlags(&s->copied, cudaEventDisableTiming | cudaEventBlockingSync));
         CUDA_CHECK(cudaEventCreateWithFlags(&s->used, cudaEventDisableTiming));
         if (opt.workers && i >= opt.workers)
             s->stream = s[-opt.workers].stream;
