@@ -48,7 +48,7 @@ void trace_write_span(const struct trace_file *trace, const char *scope, const c
 // written, prints an error, and the exit code becomes 1. Called while the program exits.
 void trace_close(struct trace_file *trace);
 
-// Adds that a reader of samples has read some. Any thread may call it.
+// Adds a read of samples, in the row of this reader.
 void trace_read(int reader, double begin, double end);
 
 // Returns 1 if the trace needs the spans that profile.h times.

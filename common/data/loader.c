@@ -30,6 +30,7 @@ struct slot {
     cudaEvent_t copied, used;
     size_t filled;       // 1 + number of the batch that a reader has put here
     double freed, ready; // modelled times: of training, and of the reader
+    double began, ended; // times of the read
 };
 
 struct loader {
@@ -53,12 +54,12 @@ const char *load_word(int i) {
     return i <= LOAD_STREAM ? words[i] : NULL;
 }
 
-static int read_samples(const struct slot *s, size_t first, size_t count, char why[WHY_SIZE]) {
+static int read_samples(struct slot *s, size_t first, size_t count, char why[WHY_SIZE]) {
     const struct loader *l = s->loader;
     const struct dataset *set = l->set;
     size_t together = l->host_order ? 1 : count;
     uint8_t *values = s->pinned, *labels = s->pinned + l->rows * set->inputs;
-    double begin = cpu_moment();
+    s->began = cpu_moment();
     *values = 0; // for CPU_DEVICE_CHECK, which sees no write by pread
     for (size_t i = 0; i < count; i += together) {
         size_t sample = l->host_order ? l->host_order[first + i] : first + i;
@@ -69,7 +70,7 @@ static int read_samples(const struct slot *s, size_t first, size_t count, char w
     // A modelled clock does not see the host work: 1 us for a call, and 5 GB/s from the page cache.
     cpu_host_moves_to(cpu_moment() + 1e-6 * (count / together) +
                       count * (set->inputs + set->targets) / 5e9);
-    span_read(1 + (s - l->ring) % max_size(opt.workers, 1), begin, cpu_moment());
+    s->ended = cpu_moment();
     return 0;
 }
 
@@ -203,6 +204,8 @@ struct samples load_samples(struct dataset *set, size_t first, size_t end, cudaS
     }
     CUDA_CHECK(cudaStreamWaitEvent(stream, l->current->copied, 0));
     span_end();
+    span_read(1 + (l->current - l->ring) % max_size(opt.workers, 1), l->current->began,
+              l->current->ended);
     return (struct samples){&l->current->set, NULL, 0, count};
 }
 

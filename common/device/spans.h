@@ -27,8 +27,8 @@ struct watcher {
     // The end of a report, which waits for the device before. 1: also of an epoch or of training,
     // so the watcher prints its times.
     void (*report)(int ends_epoch);
-    // Reader 1, 2, ... of samples has read some between these times of the host: those of
-    // cpu_moment, or on a GPU of seconds(). Any thread may call it.
+    // Training has got a batch, which reader 1, 2, ... read between these times of the host: those
+    // of cpu_moment, or on a GPU of seconds().
     void (*read)(int reader, double begin, double end);
     // Writes columns of the CSV file, each with a comma in front of it: titles with this prefix, or
     // if it is NULL, the times that have been printed last and not written.

@@ -32,6 +32,18 @@ sums() { # of the traces of a run
     done
 }
 
+@test "two readers hide the samples of the CNN behind its training steps, and the training thread alone does not" {
+    local load steps=''
+    for load in 'device' 'stream --workers 2' 'stream --workers 0' 'stream --workers 2'; do
+        export CPU_DEVICE_CHAOS=$((CPU_DEVICE_CHAOS + 1)) # other delays change no modelled time
+        # shellcheck disable=SC2086 # several words
+        steps+="$(CPU_DEVICE_COMPUTE=0 "$TRAIN" --data synthetic --model cnn --batch 128 --max-steps 40 --profile \
+            --load $load | awk '/modelled ms/ { print $NF }') "
+    done
+    echo "ms: $steps"
+    awk '{ exit !($1 > 0 && $2 <= 1.03 * $1 && $3 >= 1.15 * $1 && $4 == $2) }' <<<"$steps"
+}
+
 @test "a device that is lost ends its rank, and the other ranks name it" {
     run env CPU_DEVICE_LOST=2:0.001 "$build/03_multigpu_launcher/launch" --max-restarts 0 --nproc-per-node 4 \
         "$build/04_multinode/train" --data synthetic --hidden 64,64 --epochs 1
