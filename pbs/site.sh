@@ -18,6 +18,13 @@ ranks_per_node=$(grep -cFx "$(head -n 1 "$PBS_NODEFILE")" "$PBS_NODEFILE")
 # The jobs of an array run at the same time, and differ in their index only: 12[3].server becomes 123.
 job_number=${PBS_JOBID%%.*} job_number=${job_number//[!0-9]/}
 
+# Rank 0 runs on the first node. Each job has its own port, below the range that the system assigns by itself.
+MASTER_ADDR=$(head -n 1 "$PBS_NODEFILE")
+MASTER_PORT=$((20000 + job_number % 10000))
+export MASTER_ADDR MASTER_PORT
+
+read -ra args <<<"${ARGS:-}" # the options of the program, as qsub passes no arguments
+
 # PBS sets variables on the first node only. Open MPI passes on the variables that -x names.
 exports=(-x MASTER_ADDR -x MASTER_PORT)
 for name in $(compgen -e); do

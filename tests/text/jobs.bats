@@ -67,14 +67,10 @@ delivered() { # SIGUSR1, to the job
     [ "$(<order)" = "$(printf 'saved\nrequeue')" ]
 }
 
-@test "the jobs of an array of PBS have a port each, in each job script" {
-    for script in "$root"/pbs/*.pbs; do
-        for id in 1234.pbs01 1235.pbs01 '1234[1].pbs01' '1234[2].pbs01' '1234[12].pbs01' 1234-3.pbs01; do
-            (cd "$root" && PBS_JOBID=$id PBS_NODEFILE=/dev/null bash -c '
-                . pbs/site.sh
-                eval "$(grep "^MASTER_PORT=" "$0")"
-                echo "$MASTER_PORT"' "$script")
-        done >"$BATS_TEST_TMPDIR/ports"
-        [ "$(sort -u "$BATS_TEST_TMPDIR/ports" | wc -l)" = 6 ] || { echo "$script" && cat "$BATS_TEST_TMPDIR/ports" && return 1; }
-    done
+@test "the jobs of an array of PBS have a port each" {
+    cd "$root" || return
+    for id in 1234.pbs01 1235.pbs01 '1234[1].pbs01' '1234[2].pbs01' '1234[12].pbs01' 1234-3.pbs01; do
+        PBS_JOBID=$id PBS_NODEFILE=/dev/null bash -c '. pbs/site.sh && echo "$MASTER_PORT"'
+    done >"$BATS_TEST_TMPDIR/ports"
+    [ "$(sort -u "$BATS_TEST_TMPDIR/ports" | wc -l)" = 6 ]
 }
