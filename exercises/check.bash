@@ -64,7 +64,7 @@ own_lines() {
     cat "$SCRATCH"/out{,.*} "$SCRATCH"/err{,.*} 2>/dev/null | grep -vE "^($course_words) |^(step|stopped|crash) |^launch: |check.bash: line |error|note|wait|^ |^\$" |
         head -n 5 | cut -c 1-200
 }
-course_words='[0-6]|ladder|rung|a step|costs|data  |device|epoch|launcher|memory|model|profile|ranks|resumed|saved|sharding|told|training'
+course_words='[0-6]|ladder|rung|a step|costs|data  |device|epoch|launcher|loader|memory|model|profile|ranks|resumed|saved|sharding|told|training'
 
 # limited COMMAND...: runs it for at most $limit seconds, and returns 124 if it had not ended. Ctrl-C ends it, because a shell
 # that waits handles signals at once.

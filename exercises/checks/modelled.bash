@@ -11,7 +11,7 @@ modelled() {
     makes_course "$main" 03_multigpu_launcher/launch
     [ "$built" = cpu ] || build_mine || wrong "it does not compile for the CPU device: $(first_error build)"
     set -- "$@" --log-every 100
-    rm -f "$SCRATCH"/{mine,right}.*.json # a run before may have had more ranks
+    rm -f "$SCRATCH"/{mine,right}.*json # a run before may have had more ranks
     if ! kept phases "$@"; then
         options=()
         program=$build/$main must_run "$@" --trace "$SCRATCH/right.json"
@@ -26,15 +26,15 @@ modelled() {
 
 # as_fast RANKS OPTION...: on modelled GPUs, a training step takes at most a twentieth longer than in the step.
 as_fast() {
-    local mine right
+    local mine right gpus="$1 GPU$([ "$1" = 1 ] || echo s)"
     data_set 20480 10 28 28 # an epoch of 20 batches, as wide as those of MNIST
     modelled "$@"
     data_set "${small_images[@]}"
     read -r mine right <<<"$(step_times)"
     holds 'mine > 0 && mine <= 1.05 * right' "$mine" "$right" ||
-        wrong "on $1 GPUs (modelled h100), a training step takes $mine ms; in the step, it takes $right ms" \
+        wrong "on $gpus (modelled h100), a training step takes $mine ms; in the step, it takes $right ms" \
             "$(untouched || differences)"
-    ok "on $1 GPUs (modelled h100), a training step takes $mine ms; in the step, it takes $right ms"
+    ok "on $gpus (modelled h100), a training step takes $mine ms; in the step, it takes $right ms"
 }
 
 # step_times: of the last modelled runs, the milliseconds of a training step in the program and in the step.
@@ -83,7 +83,7 @@ host_does_not_wait() {
 # of a rank in which a sum and a kernel run, and their part of the sums, and lines such as "rank 0: copies take MS", in milliseconds of one training step.
 phases() { # mine|right
     sed -nE 's/^\{"ph":"X","name":"([^":]*)[^"]*","cat":"([a-z]*)","pid":([0-9]*),"tid":[0-9]*,"ts":([0-9.]*),"dur":([0-9.]*).*/\3 \4 \5 \2 \1/p' \
-        "$SCRATCH/$1".*.json | sort -k1,1n -k2,2n | awk -v steps=20 '
+        "$SCRATCH/$1".*json | sort -k1,1n -k2,2n | awk -v steps=20 '
         $4 == "host" || $4 == "wait" { next }
         { rank = $1; begin = $2; end = $2 + $3 }
         rank != last { last = rank; ends = 0; started = 0; updates = 0 }
