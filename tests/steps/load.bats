@@ -66,20 +66,9 @@ END
     done
 }
 
-@test "the checker of ordering finds no race in the loader, and finds each wait that is missing" {
-    local line
+@test "the checker of ordering finds no race in the loader" { # exercise 1.6 shows that it finds each missing wait
     for workers in 1 3; do
         CPU_DEVICE_CHECK=1 train 1 1 --load stream --workers $workers --log-every 100
-    done
-    for line in 'cudaStreamWaitEvent(s->stream, s->used, 0)' 'cudaEventSynchronize(s->copied)' \
-        'CUDA_CHECK(cudaStreamWaitEvent(stream, l->current->copied, 0))'; do
-        LINE=$line awk 'at = index($0, ENVIRON["LINE"]) {
-            $0 = substr($0, 1, at - 1) (ENVIRON["LINE"] ~ /^CUDA/ ? "(void)0" : "cudaSuccess") substr($0, at + length(ENVIRON["LINE"]))
-            found = 1
-        } { print } END { exit !found }' "$root/common/data/loader.c" >loader.c
-        compile ./faulty loader.c "$root/01_single_gpu/train.c"
-        program=./faulty CPU_DEVICE_CHECK=1 refute train 1 1 --load stream --log-every 100 # which waits
-        grep -q 'loader.c' err || { echo "without $line" && cat err && return 1; }
     done
 }
 
