@@ -10,13 +10,6 @@ train() {
 
 epoch_line='^epoch [0-9]+/[0-9]+  loss [0-9]+\.[0-9]{4}  test loss [0-9]+\.[0-9]{4}  accuracy [0-9]{1,3}\.[0-9]{2}%  [0-9]+\.[0-9]{2} s  [0-9]+ images/s$'
 
-# cpu_losses.csv holds what step 1 computes on the CPU device, for machines that lack its libraries.
-# bats test_tags=gpu
-@test "step 1 has the losses of the CPU device" {
-    timeout 120 "$TRAIN" --data synthetic --lr 0.01 --log-every 1 --max-steps 20 --csv csv
-    same_curve "$root/tests/steps/cpu_losses.csv" csv
-}
-
 # bats test_tags=gpu
 @test "one epoch with the default options learns real images" {
     if [ -d "$root/data/mnist" ]; then
