@@ -36,11 +36,17 @@ int data_know(struct data_file *file, char why[WHY_SIZE]) {
     return 0;
 }
 
+// Writes why this file cannot be opened, and returns -1.
+static int refuse_to_open(const char *path, char why[WHY_SIZE]) {
+    return refuse(why, "%s: %s%s", path, strerror(errno),
+                  errno == EMFILE ? "; raise the limit of open files with 'ulimit -n 4096'" : "");
+}
+
 int data_open_plain(struct data_file *file, const char *path, char why[WHY_SIZE]) {
     snprintf(file->path, sizeof file->path, "%s", path);
     file->descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe lets it wait forever
     if (file->descriptor < 0)
-        return refuse(why, "%s: %s", path, strerror(errno));
+        return refuse_to_open(path, why);
     return data_know(file, why);
 }
 
@@ -51,6 +57,8 @@ static int unpack(struct data_file *file, gzFile packed, const char *target, cha
     int size, error;
     data_unpacked = 1;
     file->descriptor = memfd_create("unpacked", MFD_CLOEXEC);
+    if (file->descriptor < 0)
+        return refuse_to_open(file->path, why);
     do {
         size = gzread(packed, bytes, sizeof bytes);
         gzerror(packed, &error); // zlib 1.3.2 tells this once, perhaps with all the bytes
@@ -70,8 +78,12 @@ int data_open(struct data_file *file, const char *folder, const char *name, cons
     snprintf(path, sizeof path, "%s/%s", folder, name);
     if (data_open_plain(file, path, why) == 0)
         return 0;
+    if (errno == EMFILE) // a .gz file would need two
+        return -1;
     snprintf(file->path, sizeof file->path, "%s.gz", path);
     gzFile packed = access(path, F_OK) ? gzopen(file->path, "rbe") : NULL;
+    if (!packed && errno == EMFILE)
+        return refuse_to_open(file->path, why);
     if (packed) {
         int result = unpack(file, packed, target, why);
         gzclose(packed);
