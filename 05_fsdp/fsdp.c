@@ -2,7 +2,6 @@
 #include "04_multinode/watchdog.h"
 #include "common/base/minmax.h"
 #include "common/device/device.h"
-#include "common/kernels/kernels.h"
 
 // NCCL gathers and scatters equal parts, so the last piece of a layer may end with padding.
 void fsdp_build(struct fsdp *f, const struct model *model, int rank, int world, int prefetch) {

@@ -3,7 +3,6 @@
 #include "09_tensor/pair.h"
 #include "09_tensor/sequence.h"
 #include "common/kernels/kernels.h"
-#include "common/layers/products.h"
 #include "zoo/layers/kinds.h"
 
 // The kinds of the two layers of a pair, in the order of whole_kinds.

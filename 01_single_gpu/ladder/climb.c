@@ -2,7 +2,7 @@
 #include "01_single_gpu/ladder/climb.h"
 #include "common/base/say.h"
 #include "common/kernels/kernels.h"
-#include "common/layers/products.h"
+#include "common/layers/layers.h"
 #include "common/training/training_options.h"
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include "01_single_gpu/ladder/fused.h"
 #include "common/device/device.h"
 #include "common/kernels/kernels.h"
-#include "common/layers/products.h"
+#include "common/layers/layers.h"
 
 static void set(cublasLtMatmulDesc_t description, cublasLtMatmulDescAttributes_t name,
                 const void *value, size_t bytes) {

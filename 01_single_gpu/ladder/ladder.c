@@ -6,7 +6,6 @@
 #include "common/base/minmax.h"
 #include "common/kernels/kernels.h"
 #include "common/layers/layers.h"
-#include "common/layers/products.h"
 #include "common/training/training_options.h"
 #include <errno.h>
 #include <stdio.h>

@@ -2,11 +2,21 @@
 // in which an epoch uses the samples.
 #pragma once
 #include "common/base/error.h"
-#include "common/data/shape.h"
 #include <stddef.h>
 #include <stdint.h>
 
+// The shape of a sample: an image, or a plain vector, which is an image of one pixel. The values of
+// an image are stored pixel by pixel, and those of a pixel channel by channel, as in "channels
+// last" of PyTorch: value [y, x, c] has the index (y * width + x) * channels + c.
+struct shape {
+    int height, width, channels;
+};
 enum { MOST_CHANNELS = 4 };
+
+// Returns the number of values.
+static inline int shape_size(struct shape s) {
+    return s.height * s.width * s.channels;
+}
 
 struct dataset {
     size_t count;       // samples

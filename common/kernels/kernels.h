@@ -6,7 +6,6 @@
 #pragma once
 #include "common/base/rng.h"
 #include "common/data/data.h"
-#include "common/data/shape.h"
 #include <cublas_v2.h> // cudaDataType
 #include <cuda_runtime.h>
 #include <stddef.h>

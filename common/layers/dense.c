@@ -1,7 +1,6 @@
 #include "common/base/minmax.h"
 #include "common/kernels/kernels.h"
 #include "common/layers/layers.h"
-#include "common/layers/products.h"
 #include "common/training/catalogue.h"
 #include <math.h>
 

@@ -1,6 +1,6 @@
-#include "common/layers/products.h"
 #include "common/device/device.h"
 #include "common/kernels/kernels.h"
+#include "common/layers/layers.h"
 
 // cuBLAS is column-major: it reads our rows as columns, so it sees each of our matrices transposed.
 // So we ask for op(B)^T op(A)^T, with B first, and m and n swapped. cuBLAS stores the columns of

@@ -6,7 +6,6 @@
 // first.
 #pragma once
 #include "common/base/error.h"
-#include "common/data/shape.h"
 #include "common/kernels/kernels.h"
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
@@ -70,7 +69,6 @@ struct model {
 };
 
 struct training_options;
-struct dataset;
 // Builds the model that the options name, for the samples of the set. Returns 0, or -1 with the
 // reason in why.
 int model_build(struct model *model, const struct training_options *options,

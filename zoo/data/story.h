@@ -2,7 +2,6 @@
 // machine. They have patterns of all lengths: words, names that return as "she" or "he", things
 // that change their owner, numbers that count up, and sums.
 #pragma once
-#include <stddef.h>
 
 enum { STORY_BYTES = 300000 };
 

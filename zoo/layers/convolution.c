@@ -2,7 +2,6 @@
 // copies the windows to the rows of a matrix, called patches, and multiplies them by the weights.
 // docs/convolution.md explains this with a picture.
 #include "common/base/minmax.h"
-#include "common/layers/products.h"
 #include "zoo/layers/kinds.h"
 #include <math.h>
 

@@ -1,5 +1,4 @@
 #include "common/kernels/kernels.h"
-#include "common/layers/products.h"
 #include "zoo/kernels/element_kernels.h"
 #include "zoo/layers/kinds.h"
 

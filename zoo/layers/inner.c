@@ -1,6 +1,5 @@
 #include "zoo/layers/inner.h"
 #include "common/base/minmax.h"
-#include "common/layers/products.h"
 #include <stdlib.h>
 
 void (*append_hook)(struct model *m, struct layer *l);

@@ -1,7 +1,6 @@
 // The products of a transformer, and the layers that add a bias. A row of a product is a token.
 #include "common/base/minmax.h"
 #include "common/kernels/kernels.h"
-#include "common/layers/products.h"
 #include "zoo/kernels/element_kernels.h"
 #include "zoo/kernels/value_kernels.h"
 #include "zoo/layers/inner.h"

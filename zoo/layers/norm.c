@@ -1,5 +1,4 @@
 #include "common/base/minmax.h"
-#include "common/layers/products.h"
 #include "zoo/layers/inner.h"
 
 // A process may store only a part of the layer, such as the last scales and the first shifts.

@@ -2,7 +2,6 @@
 // of these outputs at the same places after dy.
 #include "common/base/minmax.h"
 #include "common/device/device.h"
-#include "common/layers/products.h"
 #include "zoo/kernels/element_kernels.h"
 #include "zoo/layers/inner.h"
 

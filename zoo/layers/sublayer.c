@@ -1,7 +1,6 @@
 // A layer normalisation begins the body, and makes values of the stream's floats. The sum, which
 // also adds the body's last bias, makes floats of values.
 #include "common/kernels/kernels.h"
-#include "common/layers/products.h"
 #include "zoo/kernels/value_kernels.h"
 #include "zoo/layers/inner.h"
 

@@ -1,8 +1,0 @@
-#include "common/base/clock.h"
-#include <time.h>
-
-double seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + 1e-9 * t.tv_nsec;
-}
