@@ -61,31 +61,46 @@ step9_is_clean() { # SANITIZERS
     done
 }
 
-# sanitize TOOL OPTION...: NVIDIA's compute-sanitizer looks for mistakes of kernels on a GPU, with a tiny model.
+# sanitize TOOL OPTION...: NVIDIA's compute-sanitizer looks for mistakes of kernels on a GPU, with tiny models in fp32, TF32 and
+# bfloat16. Attention has kernels for heads of up to 64 values and up to 128.
 sanitize() {
+    local model program pids pid gpt="--data text --model gpt --layers 1 --heads 1 --context 65 --dropout 0.1 --batch 2 --width"
     on_gpu || skip "compute-sanitizer checks only kernels on a GPU"
     command -v compute-sanitizer >/dev/null || skip "compute-sanitizer is not in PATH; it comes with the CUDA toolkit"
-    timeout "$(patience 120)" compute-sanitizer --tool "$1" --error-exitcode 9 "${@:2}" --data synthetic --hidden "33,17" \
-        --batch 32 --max-steps 3
+    for model in "--data synthetic --hidden 33,17 --batch 32" "$gpt 64" "$gpt 72" "$gpt 128"; do
+        pids=()
+        for program in "01_single_gpu/train" "01_single_gpu/train --tf32 1" \
+            "07_large_models/train --precision bf16 --accumulate 2 --clip 1 --recompute 1"; do
+            # shellcheck disable=SC2086 # words
+            timeout "$(patience 120)" compute-sanitizer --tool "$@" "${TRAIN%01_single_gpu/train}"$program $model --max-steps 2 \
+                >>log 2>&1 3>&- &
+            pids+=($!)
+        done
+        for pid in "${pids[@]}"; do
+            wait "$pid" || { echo "status $?: $1, $model" && cat log && return 1; }
+        done
+    done
+}
+
+# NCCL tries what the driver can do, and expects that some of these calls fail.
+# bats test_tags=gpu
+@test "the kernels use their own memory only" {
+    sanitize memcheck --error-exitcode 9 --report-api-errors no
 }
 
 # bats test_tags=gpu
-@test "step 1 uses its own memory only, and synchronises its threads" {
-    for tool in memcheck initcheck synccheck; do
-        sanitize $tool "$TRAIN"
-    done
+@test "the kernels read no memory that nobody has written" {
+    sanitize initcheck --error-exitcode 9
+}
+
+# bats test_tags=gpu
+@test "the kernels synchronise their threads" {
+    sanitize synccheck --error-exitcode 9
 }
 
 # Kernels of cuBLAS may have accesses that look like races.
 # bats test_tags=gpu
 @test "no kernel of the course has a race" {
-    sanitize racecheck --print-limit 10000 "$TRAIN" >log 2>&1 || { cat log && return 1; }
+    sanitize racecheck --print-limit 10000
     run ! grep -wFf <(grep -rohE --include='*.cu' '[a-z0-9_]+_kernel\(' "$root"/{common,zoo} | tr -d '(') log
-}
-
-# NCCL tries what the driver can do, and expects that some of these calls fail.
-# bats test_tags=gpu
-@test "step 7 in bfloat16 uses its own memory only" {
-    sanitize memcheck --report-api-errors no "${TRAIN/01_single_gpu/07_large_models}" --precision bf16 --accumulate 32 \
-        --clip 1 --recompute 1
 }
