@@ -135,6 +135,7 @@ add_built() { # NAME FILE
     local program=$build/${2%/*}/${1##*/}
     if [ ! -x "$program" ]; then
         program="echo ok 1 - $1 # skip clang is not installed"
+        [ "$level" != gpu ] || program="echo not ok 1 - $1 is not built" # the report would say nothing of its kernels
     elif [[ $2 == cpu_device/* ]]; then
         program="env -C cpu_device ../$program"
     fi
@@ -162,7 +163,7 @@ plan() {
         name=${test#tests/} name=${name%.c}
         if [[ "$level $name" == quick\ */test_nccl_* ]]; then # as long as all others together
             continue
-        elif [[ $level == gpu && $name != unit/* ]]; then
+        elif [[ $level == gpu && ($name != unit/* || $DEVICE$name == gpu*/test_cpu_*) ]]; then
             continue
         elif [[ $level == test ]] && is_late "$test"; then
             continue

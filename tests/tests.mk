@@ -1,5 +1,5 @@
 # What tests and formats the course, in addition to `make test`. tests/README.md says where a test goes.
-.PHONY: unit-tests device-tests test-nightly test-machines fuzz test-cluster test-container format lint style
+.PHONY: unit-tests device-tests pack-tests test-nightly test-machines fuzz test-cluster test-container format lint style
 
 test-cluster: ## runs the Slurm and PBS job scripts on a simulated cluster of four nodes
 	@tools/deps.sh cluster
@@ -16,6 +16,16 @@ test-machines: ## tries the first commands of new users on bare Debian and Ubunt
 test-container: ## builds the contents of containers/cpu.def and runs step 4 in them on two nodes
 	@tools/deps.sh container
 	@TEST_CONTAINER=1 tests/run.sh cluster/container
+
+PACKED := build/packed
+pack-tests: ## copies bats and cmocka to build/packed; copy that folder to a machine that can install nothing, for make check-gpu there
+	@tools/deps.sh gpu
+	@rm -rf $(PACKED) && mkdir -p $(PACKED)/include $(PACKED)/lib
+	@bats=$$(readlink -f "$$(PATH=build/npm/node_modules/bats/bin:$$PATH command -v bats)") && \
+		tar -C "$${bats%/bin/bats}" -c bin/bats libexec/bats-core lib/bats-core | tar -C $(PACKED) -x
+	@cp $$(echo '#include <cmocka.h>' | $(CC) -M -x c - | grep -o '/[^ ]*/cmocka[^ ]*') $(PACKED)/include
+	@cp "$$($(CC) -print-file-name=libcmocka.so)"* $(PACKED)/lib
+	@du -sh $(PACKED)
 
 # Make builds the unit tests like the programs; those of the CPU device's kernels exist for it only.
 UNIT_SOURCES := $(filter-out $(if $(filter gpu,$(DEVICE)),tests/unit/test_cpu_%),$(wildcard tests/unit/test_*.c))

@@ -60,7 +60,7 @@ check() { # SET
             ;;&
         test | test-all | cluster | container | gpu)
             need has_bats - bats bats bats-core
-            need has_command pgrep procps procps-ng procps-ng
+            [ "$1" = gpu ] || need has_command pgrep procps procps-ng procps-ng
             want has_command script bsdutils util-linux util-linux
             want has_command ip iproute2 iproute iproute2
             want has_command python3 python3 python3 python # for tools/trace.py

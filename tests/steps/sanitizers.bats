@@ -66,7 +66,8 @@ step9_is_clean() { # SANITIZERS
 sanitize() {
     local model program pids pid gpt="--data text --model gpt --layers 1 --heads 1 --context 65 --dropout 0.1 --batch 2 --width"
     on_gpu || skip "compute-sanitizer checks only kernels on a GPU"
-    command -v compute-sanitizer >/dev/null || skip "compute-sanitizer is not in PATH; it comes with the CUDA toolkit"
+    PATH+=:${CUDA_HOME:-/usr/local/cuda}/bin
+    command -v compute-sanitizer || { echo "compute-sanitizer is not in PATH; it comes with the CUDA toolkit" && return 1; }
     for model in "--data synthetic --hidden 33,17 --batch 32" "$gpt 64" "$gpt 72" "$gpt 128"; do
         pids=()
         for program in "01_single_gpu/train" "01_single_gpu/train --tf32 1" \

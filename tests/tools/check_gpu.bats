@@ -8,14 +8,18 @@ setup() {
     copy_tree "$BATS_TEST_TMPDIR/tree" && cd "$BATS_TEST_TMPDIR/tree" || return
 }
 
-@test "make check-gpu writes a report with the machine, the measured times and the result of each test" {
+@test "make check-gpu writes a report with the machine, the measured times and the result of each test, with packed tools" {
+    PATH=${PATH#"$BATS_LIBEXEC:"} make -s pack-tests # bats puts a folder with another program of its name in front
+    echo '#define PACKED' >>build/packed/include/cmocka.h
+    printf '#ifndef PACKED\n#error "this is the cmocka.h of the machine"\n#endif\n' >>tests/unit/test_data.c
     find tests/unit tests/steps \( -name 'test_*.c' ! -name '*kernels.c' ! -name test_data.c -o -name '*.bats' ! -name step1.bats \) -delete
-    printf '# bats test_tags=gpu\n@test "a mistake" {\n    false\n}\n' >tests/steps/wrong.bats
+    printf '# bats test_tags=gpu\n@test "a mistake" {\n    echo "$BATS_ROOT" && false\n}\n' >tests/steps/wrong.bats
     run make -s check-gpu DEVICE=cpu
     echo "$output"
     [ "$status" = 2 ]
     grep -q 'issue with the template "GPU report", and attach build/check-gpu/report.md and build/check-gpu/tests.txt' <<<"$output"
     grep -q 'not ok 1 a mistake' build/check-gpu/tests.txt
+    grep -qx "# $PWD/build/packed" build/check-gpu/tests.txt
     cat build/check-gpu/report.md
     for line in '## make check-gpu: [0-9]+ passed, 1 failed(, [0-9]+ skipped)?' \
         'GPU +none: a trial on the CPU device, which stands for NCCL 2\..*' 'epoch 2/2 .* images/s' 'rung 6: .* modelled .*' \

@@ -64,6 +64,7 @@ counts() {
     printf '// test-all: it is large\n' >tests/unit/test_large.c
     LEVEL=quick counts 0 "2 passed, 0 failed, 2 skipped" ''
     LEVEL=test counts 0 "3 passed, 0 failed, 2 skipped" '' '^    1  there is no cat: some/absent.bats$'
+    LEVEL=gpu counts 1 "1 passed, 2 failed" '' '^  unit/test_none:not ok 1 - unit/test_none is not built$'
     LEVEL=rest counts 0 "4 passed, 0 failed, 1 skipped" '' '/4 ok text/light.bats,' '/4 ok some/heavy.bats,'
     counts 0 "6 passed, 0 failed, 3 skipped" ''
     counts 0 "2 passed, 0 failed" some/light
