@@ -25,7 +25,8 @@ clean() {
     launch=("$folder/03_multigpu_launcher/launch" --tee --nproc-per-node)
     tiny_data tiny
     step7=("$folder/07_large_models/train" --data tiny --hidden "33,20,9" --batch 60 --snapshot shards --optimizer adam)
-    clean "${launch[@]}" 3 "${step7[@]}" --epochs 1 --accumulate 2 --recompute 1 --unit-bytes 3000 --clip 0.5
+    clean "${launch[@]}" 3 "${step7[@]}" --epochs 1 --accumulate 2 --recompute 1 --unit-bytes 3000 --clip 0.5 \
+        --load stream --workers 1
     [ "$(find . -name 'shards.*of3' | wc -l)" = 3 ]
     clean "${launch[@]}" 2 "${step7[@]}" --epochs 2 --strategy grad --precision bf16 --save full
     grep -q 'resumed .* 1 epoch ' log
@@ -39,7 +40,7 @@ step9_is_clean() { # SANITIZERS
     seq 9000 | head -c 4000 >text
     local step9=("$folder/03_multigpu_launcher/launch" --nproc-per-node 4 --tee "$folder/09_tensor/train" --tensor 2 --batch 24
         --snapshot shards --data text:text --model gpt --layers 1 --heads 2 --width 16 --context 16 --optimizer adam)
-    clean "${step9[@]}" --epochs 1 --stages 2 --sequence 1 --dropout 0.1
+    clean "${step9[@]}" --epochs 1 --stages 2 --sequence 1 --dropout 0.1 --load stream --workers 3
     [ "$(find . -name 'shards.*of4' | wc -l)" = 4 ]
     clean "${step9[@]}" --epochs 2 --stages 1 --overlap 0
     grep -q 'resumed .* 1 epoch ' log
