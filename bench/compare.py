@@ -205,4 +205,5 @@ def main():
         table.writerows(rows)
 
 
-main()
+if __name__ == "__main__":
+    main()
