@@ -190,7 +190,8 @@ static char *describe(const struct cpu_place *place) {
             (*library && !strncmp(path, library, strlen(library))))
             continue;                           // reads all lines, so that addr2line can end
         function[strcspn(function, ".\n")] = 0; // gcc names a part of a function name.part.0
-        path[strcspn(path, " \n")] = 0;
+        char *line = strrchr(path, ':') + 1;    // a note such as (discriminator 2) may follow
+        line[strspn(line, "0123456789")] = 0;
         fprintf(out, "%s%s (%s)", ftell(out) ? ", from " : "", at, function);
         goes_on = strstr(at, ".h:") != NULL;
     }

@@ -325,6 +325,8 @@ static void write_what_is_sent(int rank) {
         OK(cudaMemsetAsync(x, 0, 4, b));
 }
 
+static void a_folder_with_a_space(void);
+
 // All cases, and the texts that the report must contain.
 
 struct test {
@@ -362,6 +364,8 @@ static const struct test cases[] = {
     FAULT("a:write b:wait b:write", WRITES(0, 3999)),
     IN_ORDER("a:write a:record b:wait a:writey a:record b:write"),
     FAULT("a:write a:record b:wait a:writey a:record b:write b:writey", "use y (", WRITES(0, 3999)),
+    CASE(a_folder_with_a_space, 1, "queued at my folder/train.c:2 (a_folder_with_a_space) on the",
+         "queued at my folder/train.c:3 (a_folder_with_a_space) on the"),
     // The default stream.
     IN_ORDER("d:write 0:write d:write"),
     FAULT("0:write a:write", WRITES(0, 3999), "on the default stream"),
@@ -451,4 +455,11 @@ int main(int argc, char **argv) {
         add_test(test->name, run_alone, test);
     }
     return run_all_tests((struct around){NULL});
+}
+
+// It stands last, because it says that all lines after it belong to another file.
+#line 1 "/my folder/train.c"
+static void a_folder_with_a_space(void) {
+    OK(cudaMemsetAsync(x, 0, 4, a));
+    OK(cudaMemsetAsync(x, 0, 4, b));
 }
