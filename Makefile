@@ -70,6 +70,12 @@ $(STEPS:%=run-%): run-%: %
 	$(LAUNCHER) $(or $(TRAINER),$($*)) $(ARGS)
 run-stepN: ## builds and runs step N, such as run-step1 ARGS="--epochs 3"
 
+# What runs Python asks for it first.
+demo rehearse docs record schedule launches figures $(STEPS:%=trace-%): python
+.PHONY: python
+python:
+	@tools/deps.sh python
+
 # Without --data, a program takes images in data/. As long as nobody has downloaded any, they are drawn.
 IMAGES := $(if $(findstring --data,$(ARGS))$(wildcard $(addprefix data/*/,train-images?idx3-ubyte train-images?idx3-ubyte.gz *.bin*)),,images)
 $(foreach step,$(filter-out step6,$(STEPS)),run-$(step) trace-$(step) profile-$(step)) ladder $(if $(S),demo): $(IMAGES)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # deps.sh SET: installs the packages of a set that are missing here: run (to build and run on DEVICE, by default on the
 # CPU device; with NVCC set, also to compile for GPUs), quick, test, test-all, cluster, container, fuzz, lint or format
-# (for the make target of this name), gpu (for make test DEVICE=gpu), slides, site or bench (to compare with PyTorch). It uses apt-get,
+# (for the make target of this name), gpu (for make test DEVICE=gpu), python, slides, site or bench (to compare with PyTorch). It uses apt-get,
 # as root or through sudo, and lists the packages before it installs them. If a needed package stays missing, it prints how to get it and exits with 1.
 set -u
 cc=${CC:-cc}
@@ -45,6 +45,7 @@ check() { # SET
             need has_command "$cc" gcc gcc gcc
             need has_header stdio.h libc6-dev glibc-devel # Debian's gcc comes without it where nothing is recommended
             want has_command curl curl curl curl
+            want has_command python3 python3 python3 python # for tools/trace.py
             [ -z "${NVCC:-}" ] || need has_command g++ g++ gcc-c++ gxx # which nvcc calls
             need has_zlib - zlib1g-dev zlib-devel zlib
             if [[ "$1 ${DEVICE:-}" != @(run|gpu)\ gpu ]]; then
@@ -63,7 +64,6 @@ check() { # SET
             [ "$1" = gpu ] || need has_command pgrep procps procps-ng procps-ng
             want has_command script bsdutils util-linux util-linux
             want has_command ip iproute2 iproute iproute2
-            want has_command python3 python3 python3 python # for tools/trace.py
             want has_command ccache ccache ccache ccache
             ;;&
         test | test-all | lint)
@@ -101,12 +101,13 @@ check() { # SET
             want has_command mmdebstrap mmdebstrap '' ''
             want has_command ch-run charliecloud-runtime charliecloud ''
             ;;
-        site)
-            need has_command npm 'nodejs npm' nodejs-npm nodejs
-            ;;
-        slides)
+        python | slides)
             need has_command python3 python3 python3 python
+            ;;&
+        site | slides)
             need has_command npm 'nodejs npm' nodejs-npm nodejs
+            ;;&
+        slides)
             need has_command chromium chromium chromium ''
             ;;
     esac

@@ -9,7 +9,6 @@ $(LAUNCHED:%=trace-%) $(LAUNCHED:%=profile-%): LAUNCHER = 03_multigpu_launcher/l
 
 # The trace of an older run may have had more ranks.
 $(STEPS:%=trace-%): trace-%:
-	@command -v python3 >/dev/null || { echo 'error: tools/trace.py needs Python: install python3' >&2; exit 1; }
 	@$(MAKE) --no-print-directory -s $(if $(LAUNCHER),step3) $*
 	@rm -rf build/trace/$* && mkdir -p build/trace/$*
 	$(TIMED_RUN) --trace build/trace/$*/trace.json $(ARGS)
@@ -38,10 +37,8 @@ ladder: ## trains the network of step 1 in seven versions, and draws their times
 		build/ladder/ladder.svg && echo 'build/ladder/ladder.svg shows the times'; }
 
 launches: ## counts kernels and calls in a training step of each step and model (ARGS="--steps 1,2 --models mlp")
-	@command -v python3 >/dev/null || { echo 'error: tools/author/launches.py needs Python: install python3' >&2; exit 1; }
 	@$(MAKE) --no-print-directory -s QUIET=@ DEVICE=cpu $(filter-out step6,$(STEPS))
 	@tools/author/launches.py $(ARGS)
 
 figures: ## draws the figures of texts in docs/figures from their sources, the Python files beside them
-	@command -v python3 >/dev/null || { echo 'error: tools/author/drawing.py needs Python: install python3' >&2; exit 1; }
 	@tools/author/drawing.py $(filter $(wildcard docs/figures/*.py),$(patsubst %.svg,%.py,$(wildcard docs/figures/*.svg)))

@@ -49,6 +49,17 @@ calls() { # PATTERN: how many there were of apt-get
     [ ! -e calls ]
 }
 
+@test "a target that runs Python first says that it is missing" {
+    stand_in id 'echo 1000'
+    stand_in sudo 'exit 1'
+    rm "$PATH"/python3
+    for target in demo rehearse schedule docs record launches figures slides trace-step1; do
+        run --separate-stderr make "$target" </dev/null
+        [ "$status" = 2 ]
+        [[ -z $output && ${stderr_lines[0]} == "error: missing packages: python3"* ]] || { echo "$target: $stderr" && return 1; }
+    done
+}
+
 @test "root and sudo users see the packages and their size before the installation" {
     for user in 0 1000; do
         rm -f calls
