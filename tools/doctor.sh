@@ -386,6 +386,7 @@ note         | GPU           | otherwise \
     | nothing, because there is no GPU${gpu_steps:+; steps $gpu_steps can be built for nodes with GPUs}
 note         | CPU device    | [ "$cpu_steps" ] | steps $cpu_steps
 note         | CPU device    | otherwise | nothing, until you install a compiler, and oneDNN or OpenBLAS
+note         | several nodes | [ -z "$cpu_steps$gpu_steps" ] | nothing, as no step can be built
 note         | several nodes | failed network MASTER_ADDR \
     | nothing, until you fix the problem shown above for the network
 note         | several nodes | [ "$nodes" -gt 1 ] | $wide, on the $nodes nodes of this job

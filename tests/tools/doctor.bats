@@ -145,6 +145,7 @@ rm -r bin/{cc,make,nvcc,nvidia-smi,getent,ldd} data @@ FAIL C compiler @ cc not 
 @@ FAIL make @ not found
 @@ WARN data @ make data
 @@ - CPU device @ nothing
+@@ - several nodes @ nothing, as no step
 anew rm bin/nvcc @@ WARN nvcc @ not found @ CUDA module
 @@ - GPU @ nothing, until
 anew sed -i 's/2.27.7 2.27.7/2.27.7 2.18.3/' bin/cc @ LD_LIBRARY_PATH=older @ FAIL NCCL @ the header is 2.27.7 @ load the library 2.18.3 @ LD_LIBRARY_PATH
