@@ -401,6 +401,18 @@ TEST(results_of_attention_may_begin_at_any_float) {
     assert_memory_equal(results[0][1], results[1][1], COUNT * sizeof **results[0]);
 }
 
+TEST(results_of_values_may_begin_at_any_float) {
+    enum { COLS = 16, COUNT = 3 * COLS };
+    float *x = random_floats(COUNT, 1, 1), *bias = to_device(x, COLS * sizeof *x);
+    const float *results[2];
+    for (int skew = 0; skew < 2; skew++) {
+        float *y = (float *)new_device_array((COUNT + 1) * sizeof *y) + skew;
+        bias_gelu(to_device(x, COUNT * sizeof *x), bias, y, 3, COLS, CUDA_R_32F, stream);
+        results[skew] = to_host(y, COUNT * sizeof *y);
+    }
+    assert_memory_equal(results[0], results[1], COUNT * sizeof *x);
+}
+
 TEST(attention_in_tf32_is_near_fp32) {
     const float *qkv = random_floats(SAMPLES * TOKENS * 3 * WIDTH, 1, 1);
     assert_close(attended(qkv, TOKENS, 1), attended(qkv, TOKENS, 0), SAMPLES * TOKENS * WIDTH,

@@ -18,47 +18,69 @@ __device__ static inline float sigmoid(float x) {
             LAUNCH_BLOCKS(kernel<CUDA_R_16BF>, __VA_ARGS__);                                       \
     } while (0)
 
-// A block computes a row, and then the next one a whole grid further. A thread loads the inputs of
-// AHEAD columns before it stores a result, because it would wait for each one otherwise.
-enum { AHEAD = 4 };
+// N neighbouring values, 8 where their addresses allow it. A thread reads and writes 16 bytes at a
+// time, because a GPU needs many bytes under way.
+template <cudaDataType type, int N> struct values { alignas(N > 1 ? 16 : 2) uint16_t at[N]; };
+template <int N> struct values<CUDA_R_32F, N> { alignas(N > 1 ? 16 : 4) float at[N]; };
 #define FORMULA_OF_ROWS(kernel, y_type)                                                            \
     template <cudaDataType type>                                                                   \
     DEVICE_FUNCTION float kernel##_at(const struct rows &a, size_t i, size_t col);                 \
-    template <cudaDataType type> __global__ static void kernel##_kernel(struct rows a) {           \
-        for (size_t row = blockIdx.x; row < a.rows; row += gridDim.x)                              \
-            for (size_t col = threadIdx.x; col < a.cols; col += AHEAD * BLOCK_THREADS)             \
-                compute_columns(a, y_type, row *a.cols, col, kernel##_at<type>);                   \
+    template <cudaDataType type, int N> __global__ static void kernel##_kernel(struct rows a) {    \
+        compute_values<type, y_type, N>(a, kernel##_at<type>);                                     \
     }                                                                                              \
     template <cudaDataType type>                                                                   \
     DEVICE_FUNCTION float kernel##_at(const struct rows &a, size_t i, size_t col)
 #define LAUNCH_ROWS(kernel, a, stream)                                                             \
-    LAUNCH_TYPED(kernel##_kernel, (a).type, (a).rows < 1 << 14 ? (a).rows + 1 : 1 << 14,           \
-                 dim3(BLOCK_THREADS), stream, a)
+    do {                                                                                           \
+        if (are_aligned(a))                                                                        \
+            LAUNCH_VALUES(kernel, 8, a, stream);                                                   \
+        else                                                                                       \
+            LAUNCH_VALUES(kernel, 1, a, stream);                                                   \
+    } while (0)
+#define LAUNCH_VALUES(kernel, N, a, stream)                                                        \
+    do {                                                                                           \
+        if ((a).type == CUDA_R_32F)                                                                \
+            LAUNCH((kernel##_kernel<CUDA_R_32F, N>), (a).rows *(a).cols / N, stream, a);           \
+        else                                                                                       \
+            LAUNCH((kernel##_kernel<CUDA_R_16BF, N>), (a).rows *(a).cols / N, stream, a);          \
+    } while (0)
 #define LAUNCH_COLUMNS(a, slices, stream)                                                          \
     LAUNCH_TYPED(columns_kernel, (a).type,                                                         \
                  ((a).cols + BLOCK_THREADS - 1) / BLOCK_THREADS * (slices), dim3(BLOCK_THREADS),   \
                  stream, a, slices)
 
 struct rows;
-template <class Formula>
-DEVICE_FUNCTION void compute_columns(const struct rows &a, cudaDataType y_type, size_t first,
-                                     size_t col, Formula *formula);
+static int are_aligned(const struct rows &a);
+template <cudaDataType type, cudaDataType y_type, int N, class Formula>
+DEVICE_FUNCTION void compute_values(const struct rows &a, Formula *formula);
 template <cudaDataType type> __global__ static void columns_kernel(struct rows a, unsigned slices);
 
 #include "zoo/kernels/value_formulas.h"
 
-template <class Formula>
-DEVICE_FUNCTION void compute_columns(const struct rows &a, cudaDataType y_type, size_t first,
-                                     size_t col, Formula *formula) {
-    float results[AHEAD];
+// Returns 1 if each 8 values of a row begin at a multiple of 16 bytes.
+static int are_aligned(const struct rows &a) {
+    return a.cols % 8 == 0 &&
+           ((uintptr_t)a.x | (uintptr_t)a.bias | (uintptr_t)a.other | (uintptr_t)a.y) % 16 == 0;
+}
+
+// The formula sees arrays of N values, and one column for each. Only add_values has others.
+template <cudaDataType type, cudaDataType y_type, int N, class Formula>
+DEVICE_FUNCTION void compute_values(const struct rows &a, Formula *formula) {
+    unsigned units = a.cols / N; // of a row
+    FOR_EACH (i, a.rows * units) {
+        values<type, N> x = ((const values<type, N> *)a.x)[i], bias = {};
+        values<CUDA_R_32F, N> other = {};
+        values<y_type, N> y, &to = ((values<y_type, N> *)a.y)[i];
+        if (a.bias)
+            bias = ((const values<type, N> *)a.bias)[(unsigned)i % units];
+        if (a.other)
+            other = ((const values<CUDA_R_32F, N> *)a.other)[i];
+        struct rows unit = {&x, &bias, &other, &y, type, 1, N, NULL};
 #pragma unroll
-    for (int i = 0; i < AHEAD; i++)
-        if (col + i * BLOCK_THREADS < a.cols)
-            results[i] = formula(a, first + col + i * BLOCK_THREADS, col + i * BLOCK_THREADS);
-#pragma unroll
-    for (int i = 0; i < AHEAD; i++)
-        if (col + i * BLOCK_THREADS < a.cols)
-            set_value(a.y, y_type, first + col + i * BLOCK_THREADS, results[i]);
+        for (int k = 0; k < N; k++)
+            set_value(unit.y, y_type, k, formula(unit, k, k));
+        to = y;
+    }
 }
 
 // Returns what columns_kernel adds up.
@@ -68,7 +90,9 @@ __device__ static inline float summand(const struct rows &a, size_t i, float bia
     return a.bias ? gelu_gradient(value, value_at(a.other, type, i)) : value;
 }
 
-// A block adds up BLOCK_THREADS columns of a slice of the rows, AHEAD rows at a time.
+// A block adds up BLOCK_THREADS columns of a slice of the rows, AHEAD rows at a time, because a
+// thread would wait for each one otherwise.
+enum { AHEAD = 4 };
 template <cudaDataType type> __global__ static void columns_kernel(struct rows a, unsigned slices) {
     size_t slice = blockIdx.x % slices, end = a.rows * (slice + 1) / slices;
     size_t col = blockIdx.x / slices * (size_t)BLOCK_THREADS + threadIdx.x;
