@@ -39,10 +39,6 @@ void *cpu_kernel_view(const void *pointer, size_t width, size_t pitch, size_t ro
     cpu_kernel_view(array, bytes, bytes, 1, __func__, #array, written)
 #define UPDATES(array, count) (READS(array, count), WRITES(array, count))
 
-// The same for count values of this type.
-#define READS_VALUES(array, type, count) USES(array, (count)*type_size(type), 0)
-#define WRITES_VALUES(array, type, count) USES(array, (count)*type_size(type), 1)
-
 // Says how many instructions the threads of a GPU execute in all, which the modelled clock charges.
 // They were counted in the machine code that nvcc 13.0 makes of */kernels/*.cu for sm_90 (cuobjdump
 // -sass), and for values and attention in their PTX, which has about as many. A loop that the
@@ -66,11 +62,6 @@ void fold(double *lanes, size_t count, size_t left);
         cpu_launch_range(stream, run, &(arguments), sizeof(arguments), count, grain);              \
         CUDA_CHECK(cudaGetLastError());                                                            \
     } while (0)
-
-// Calls a function with each type as a constant, so that the compiler vectorizes the loops of both.
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-#define CALL_TYPED(function, type, ...)                                                            \
-    ((type) == CUDA_R_32F ? function(CUDA_R_32F, __VA_ARGS__) : function(CUDA_R_16BF, __VA_ARGS__))
 
 // common/kernels/formulas.h explains FORMULA. Here a thread computes the elements from..to.
 #define DEVICE_FUNCTION static inline

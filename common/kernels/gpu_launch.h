@@ -35,8 +35,7 @@ extern "C" {
     }                                                                                              \
     DEVICE_FUNCTION void kernel##_at(struct kernel a, size_t i)
 #define LAUNCH_FORMULA(kernel, a, count, stream) LAUNCH(kernel##_kernel, count, stream, a, count)
-#define READS_VALUES(array, type, count) (array)
-#define WRITES_VALUES(array, type, count) (array)
+#define USES(array, bytes, written) (array)
 #define READS(array, count) (array)
 #define WRITES(array, count) (array)
 #define UPDATES(array, count) (array)
@@ -55,19 +54,3 @@ template <class T> __device__ static inline T sum_of_warp(T value) {
         value += __shfl_xor_sync(ALL_THREADS, value, distance);
     return value;
 }
-
-#ifdef __CUDACC__ // without nvcc, tests/unit/host_cuda.h has these functions
-// Return 2^x and 1 / x, with errors of about 2^-22, and 0 in place of denormal numbers. exp and a
-// division take several instructions each, and these take one.
-__device__ static inline float power_of_2(float x) {
-    asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
-    return x;
-}
-
-__device__ static inline float reciprocal(float x) {
-    asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(x));
-    return x;
-}
-#endif
-
-static const float LOG2_E = 1.44269504f;

@@ -79,7 +79,7 @@ static inline unsigned __ballot_sync(unsigned, int predicate) {
 }
 
 #define __popc __builtin_popcount
-#define power_of_2 exp2f // and the next one: common/kernels/gpu_launch.h
+#define power_of_2 exp2f // and the next one: zoo/kernels/values.h
 #define reciprocal(x) (1 / (x))
 #define __uint_as_float bits_to_float
 #define __float_as_uint float_to_bits

@@ -10,9 +10,8 @@
 extern "C" {
 #include "zoo/kernels/attention_kernels.h"
 }
+#include "zoo/kernels/values.h"
 #include <math.h>
-
-#include "common/kernels/bfloat16.h" // with the DEVICE_FUNCTION of gpu_launch.h
 
 enum { WARPS = 4, THREADS = 32 * WARPS, OWN = 16 * WARPS, OTHERS = 32, TILES = OTHERS / 8 };
 

@@ -5,11 +5,10 @@
 #include "common/kernels/cpu_launch.h"
 #include "zoo/kernels/attention_kernels.h"
 #include "zoo/kernels/cpu_exponential.h"
+#include "zoo/kernels/values.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "common/kernels/bfloat16.h" // with the DEVICE_FUNCTION of cpu_launch.h
 
 enum { BLOCK = 32, LANES = 8 };
 

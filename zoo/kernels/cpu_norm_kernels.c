@@ -4,9 +4,8 @@
 // other implementations, which add in a tree.
 #include "common/kernels/cpu_launch.h"
 #include "zoo/kernels/norm_kernels.h"
+#include "zoo/kernels/values.h"
 #include <math.h>
-
-#include "common/kernels/bfloat16.h" // with the DEVICE_FUNCTION of cpu_launch.h
 
 enum { BLOCK_THREADS = 256 }; // of norm_kernels.cu
 

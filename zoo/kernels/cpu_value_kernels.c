@@ -2,6 +2,7 @@
 // in each loop, so that the compiler vectorizes the loops of both types.
 #include "common/kernels/cpu_launch.h"
 #include "zoo/kernels/cpu_exponential.h"
+#include "zoo/kernels/values.h"
 
 static inline float sigmoid(float x) {
     return 1 / (1 + exponential(-x));

@@ -2,8 +2,8 @@
 // common/kernels/formulas.h explains.
 #pragma once
 #include "common/base/rng.h"
-#include "common/kernels/bfloat16.h"
 #include "zoo/kernels/element_kernels.h"
+#include "zoo/kernels/values.h"
 #include <math.h>
 
 struct fill_normal {

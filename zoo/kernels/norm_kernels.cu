@@ -5,7 +5,7 @@
 extern "C" {
 #include "zoo/kernels/norm_kernels.h"
 }
-#include "common/kernels/bfloat16.h"
+#include "zoo/kernels/values.h"
 
 struct group_view {
     size_t first; // where the group begins in the batch

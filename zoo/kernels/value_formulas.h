@@ -3,8 +3,8 @@
 // column col, from values of a constant type. LAUNCH_COLUMNS launches the kernel that adds up
 // columns.
 #pragma once
-#include "common/kernels/bfloat16.h"
 #include "zoo/kernels/value_kernels.h"
+#include "zoo/kernels/values.h"
 #include <math.h>
 
 struct rows {

@@ -3,6 +3,7 @@
 extern "C" {
 #include "zoo/kernels/value_kernels.h"
 }
+#include "zoo/kernels/values.h"
 
 // With the fast functions, whose error is about 2^-21, GELU takes half of the instructions.
 __device__ static inline float sigmoid(float x) {
