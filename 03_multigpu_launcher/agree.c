@@ -1,5 +1,6 @@
 #include "03_multigpu_launcher/agree.h"
 #include "02_multigpu_fork/nccl_check.h"
+#include "common/base/say.h"
 #include "common/data/data.h"
 #include "common/device/device.h"
 #include <limits.h>
@@ -12,15 +13,15 @@ struct plan {
 };
 
 void describe_run(char *plan, size_t size, const struct progress *progress, const char *snapshot) {
-    size_t used = snprintf(plan, size, "%s", data_contents);
     long process = snapshot ? snapshot_locked_by(snapshot, 5) : 0;
+    snprintf(plan, size, "%s", data_contents);
     if (process)
-        used += snprintf(plan + used, size - used, "--snapshot locked by process %ld, ", process);
+        add_text(plan, size, "--snapshot locked by process %ld, ", process);
     else if (snapshot)
-        used += snprintf(plan + used, size - used, "--snapshot not locked, ");
-    used += snprintf(plan + used, size - used, "completed epochs: %ld, steps of the next: %ld, ",
-                     (long)progress->epochs, (long)progress->step);
-    options_list(plan + used, size - used);
+        add_text(plan, size, "--snapshot not locked, ");
+    add_text(plan, size, "completed epochs: %ld, steps of the next: %ld, ", (long)progress->epochs,
+             (long)progress->step);
+    options_list(plan, size);
 }
 
 static void refuse_plan(const struct plan *plans, int rank) {

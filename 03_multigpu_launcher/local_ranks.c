@@ -3,6 +3,7 @@
 #include "03_multigpu_launcher/output.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/say.h"
 #include "common/base/signals.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -123,8 +124,8 @@ static void start_rank(int i, const char *log_folder) {
 // Prints one line for all ranks, so that users can look at a rank or kill it.
 static void say_pids(void) {
     char text[40 * 8] = "";
-    for (int i = 0, used = 0; i < launch_opt.nproc && i < 8; i++)
-        used += sprintf(text + used, "%srank %d is pid %d", i ? ", " : "", rank_of(i), pids[i]);
+    for (int i = 0; i < launch_opt.nproc && i < 8; i++)
+        add_text(text, sizeof text, "%srank %d is pid %d", i ? ", " : "", rank_of(i), pids[i]);
     note("%s%s on %s", text, launch_opt.nproc > 8 ? ", and so on" : "", host_name());
 }
 

@@ -149,16 +149,16 @@ static int accept_connection(int listener) {
 // Ends this rank and all ranks that have come. Each one names the missing ranks, such as "ranks 2
 // and 5 of 8".
 __attribute__((noreturn)) static void give_up_waiting(void) {
-    char ranks[200], at[128], why[WHY_SIZE];
-    int left = rendezvous.missing, used = 0;
-    for (int r = 1; r < rendezvous.world && used < 100; r++)
+    char ranks[200] = "", at[128], why[WHY_SIZE];
+    int left = rendezvous.missing;
+    for (int r = 1; r < rendezvous.world && strlen(ranks) < 100; r++)
         if (rendezvous.ranks[r].socket < 0) {
             const char *before = left == rendezvous.missing ? "" : left == 1 ? " and " : ", ";
-            used += snprintf(ranks + used, sizeof ranks - used, "%s%d", before, r);
+            add_text(ranks, sizeof ranks, "%s%d", before, r);
             left--;
         }
     if (left)
-        snprintf(ranks + used, sizeof ranks - used, " and %d more", left);
+        add_text(ranks, sizeof ranks, " and %d more", left);
     int reachable = describe_sockets(at, &rendezvous.listeners, getsockname);
     refuse(why, "waited %.0f s: rank%s %s of %d never arrived at %s (--join-timeout)%s",
            rendezvous.timeout, PLURAL(rendezvous.missing), ranks, rendezvous.world, at,

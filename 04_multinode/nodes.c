@@ -4,6 +4,7 @@
 #include "04_multinode/addresses.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/say.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -240,10 +241,9 @@ static void list_lost_nodes(char *text, size_t size) {
     int lost = 0;
     for (int n = 0; n < me->nnodes; n++)
         if (is_lost(n) && ++lost <= 8)
-            snprintf(text + strlen(text), size - strlen(text), "%snode %d", lost > 1 ? ", " : "",
-                     n);
+            add_text(text, size, "%snode %d", lost > 1 ? ", " : "", n);
     if (lost > 8)
-        snprintf(text + strlen(text), size - strlen(text), " and %d more", lost - 8);
+        add_text(text, size, " and %d more", lost - 8);
 }
 
 double node0_silence(void) {

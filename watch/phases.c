@@ -101,16 +101,15 @@ void phases_print(const struct phases *sums, int modelled) {
 }
 
 void phases_csv_titles(char *text, size_t size, const char *prefix) {
-    size_t used = 0;
-    for (int i = 0; i < COLUMNS && used < size; i++)
-        used += snprintf(text + used, size - used, ",%s%s_ms", prefix, titles[i]);
+    *text = 0;
+    for (int i = 0; i < COLUMNS; i++)
+        add_text(text, size, ",%s%s_ms", prefix, titles[i]);
 }
 
 void phases_csv(char *text, size_t size, const struct phases *sums) {
     double values[COLUMNS];
-    size_t used = 0;
     list(sums, values);
-    for (int i = 0; i < COLUMNS && used < size; i++)
-        used += sums->steps ? snprintf(text + used, size - used, ",%.6g", values[i])
-                            : snprintf(text + used, size - used, ",");
+    *text = 0;
+    for (int i = 0; i < COLUMNS; i++)
+        add_text(text, size, sums->steps ? ",%.6g" : ",", values[i]);
 }

@@ -68,22 +68,12 @@ static int is_used(const struct added *a, const struct option_table *tables) {
     return !a->beside || tables->options;
 }
 
-// Adds to the text, and cuts it if it does not fit.
-__attribute__((format(printf, 3, 4))) static void append(char *text, size_t size,
-                                                         const char *format, ...) {
-    size_t used = strlen(text);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text + used, size - used, format, arguments);
-    va_end(arguments);
-}
-
 // Returns a text such as "sgd, adam, adamw", or "" without choices. The next call overwrites it.
 static const char *choices(const struct option_spec *o) {
     static char text[256];
     *text = 0;
     for (int i = 0; o->choice && o->choice(i); i++)
-        append(text, sizeof text, "%s%s", i > 0 ? ", " : "", o->choice(i));
+        add_text(text, sizeof text, "%s%s", i > 0 ? ", " : "", o->choice(i));
     return text;
 }
 
@@ -93,7 +83,7 @@ static const char *condition(const struct option_spec *o) {
     snprintf(text, sizeof text, "only for --%s", o->used_by);
     for (int i = 0; o->used_with[i]; i++) {
         const char *before = i == 0 ? " " : o->used_with[i + 1] ? ", " : " or ";
-        append(text, sizeof text, "%s%s", before, o->used_with[i]);
+        add_text(text, sizeof text, "%s%s", before, o->used_with[i]);
     }
     return text;
 }
@@ -271,17 +261,18 @@ static int is_changed(const struct option *o) {
 }
 
 void options_list(char *text, size_t size) {
-    *text = 0;
+    const char *comma = "";
     for (const struct option *o = options; o < options + option_count; o++)
-        if (!(o->spec->type & OPTION_LOCAL) && o->text)
-            append(text, size, "%s--%s %s", *text ? ", " : "", o->spec->name, o->text);
+        if (!(o->spec->type & OPTION_LOCAL) && o->text) {
+            add_text(text, size, "%s--%s %s", comma, o->spec->name, o->text);
+            comma = ", ";
+        }
 }
 
 void options_list_changes(char *text, size_t size) {
-    *text = 0;
     for (const struct option *o = options; o < options + option_count; o++)
         if (o->spec->type & OPTION_CHANGES && is_changed(o))
-            append(text, size, ", --%s %s", o->spec->name, o->text);
+            add_text(text, size, ", --%s %s", o->spec->name, o->text);
 }
 
 size_t options_difference(const char *a, const char *b) {
@@ -309,8 +300,8 @@ void print_unused(void) {
     char text[512] = "";
     for (const struct option *o = options; o < options + option_count; o++)
         if (o->spec->used_by && is_changed(o) && !has_effect(o->spec))
-            append(text, sizeof text, "%s--%s %s (%s)", *text ? ", " : "", o->spec->name, o->text,
-                   condition(o->spec));
+            add_text(text, sizeof text, "%s--%s %s (%s)", *text ? ", " : "", o->spec->name, o->text,
+                     condition(o->spec));
     if (*text)
         say("note      without effect: %s\n", text);
 }

@@ -57,11 +57,11 @@ void options_add(const struct option_table *table, const struct option_spec *bes
 // stderr and exits with 1.
 void options_parse(const struct option_table *tables, const char *summary, int argc, char **argv);
 
-// Writes a text such as "--batch 128, --seed 1", which lists all options that have a value and are
+// Adds a text such as "--batch 128, --seed 1", which lists all options that have a value and are
 // not OPTION_LOCAL. Cuts the text if it does not fit.
 void options_list(char *text, size_t size);
 
-// Writes a text such as ", --dropout 0.2, --tf32 1", which lists all OPTION_CHANGES whose value is
+// Adds a text such as ", --dropout 0.2, --tf32 1", which lists all OPTION_CHANGES whose value is
 // not the default. Cuts the text if it does not fit.
 void options_list_changes(char *text, size_t size);
 

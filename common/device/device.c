@@ -55,11 +55,10 @@ static char *format_bytes(char text[32], double bytes) {
 // nothing is allocated.
 static const char *list_allocated(char *text, size_t size, const char *before) {
     char bytes[32];
-    size_t used = 0;
     *text = 0;
-    for (size_t i = 0; allocated[i].kind && used < size; i++)
-        used += snprintf(text + used, size - used, "%s%s %s", i ? ", " : before, allocated[i].kind,
-                         format_bytes(bytes, allocated[i].bytes));
+    for (size_t i = 0; allocated[i].kind; i++)
+        add_text(text, size, "%s%s %s", i ? ", " : before, allocated[i].kind,
+                 format_bytes(bytes, allocated[i].bytes));
     return text;
 }
 

@@ -1,15 +1,14 @@
+#include "common/base/say.h"
 #include "common/data/data.h"
 #include "common/layers/layers.h"
 #include "common/training/catalogue.h"
 #include "common/training/training_options.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static void append(struct model *m, const struct layer_kind *kind, int outputs) {
     append_dense(m, kind, outputs);
-    size_t used = strlen(m->shape);
-    snprintf(m->shape + used, sizeof m->shape - used, "-%d", outputs);
+    add_text(m->shape, sizeof m->shape, "-%d", outputs);
 }
 
 static int build(struct model *m, const struct training_options *options, const struct dataset *set,

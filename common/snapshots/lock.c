@@ -39,8 +39,7 @@ int snapshot_lock(const char *path, char why[WHY_SIZE]) {
     struct flock whole_file = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     struct stat opened, named;
     follow_links(lock_path, path);
-    size_t length = strlen(lock_path);
-    snprintf(lock_path + length, sizeof lock_path - length, ".lock");
+    add_text(lock_path, sizeof lock_path, ".lock");
     for (;;) {
         // O_SYNC: a run on another node can read the text.
         int file = open(lock_path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_SYNC, 0666);
@@ -68,8 +67,7 @@ long snapshot_locked_by(const char *path, double patience) {
     if (holder == getpid())
         return holder; // if it opened and closed the file, this would end the lock
     follow_links(name, path);
-    size_t length = strlen(name);
-    snprintf(name + length, sizeof name - length, ".lock");
+    add_text(name, sizeof name, ".lock");
     for (double end = seconds() + patience; !process && seconds() < end; usleep(10000)) {
         FILE *file = fopen(name, "r");
         if (file && fscanf(file, "process %ld", &process) != 1)

@@ -54,8 +54,8 @@ struct snapshot *snapshot_of_run(const char *model, const struct optimizer *o, s
                                       o->state_per_parameter * parameters);
     struct conditions *c = &s->conditions;
     snprintf(c->data, sizeof c->data, "%s", data_contents);
-    size_t used = snprintf(c->settings, sizeof c->settings, "%s", o->text);
-    options_list_changes(c->settings + used, sizeof c->settings - used);
+    snprintf(c->settings, sizeof c->settings, "%s", o->text);
+    options_list_changes(c->settings, sizeof c->settings);
     return s;
 }
 

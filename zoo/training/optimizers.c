@@ -1,10 +1,9 @@
 #include "zoo/training/optimizers.h"
+#include "common/base/say.h"
 #include "common/kernels/kernels.h"
 #include "zoo/kernels/element_kernels.h"
 #include "zoo/training/schedules.h"
 #include "zoo/zoo_options.h"
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 static void update_by_nesterov(const struct optimizer *o, double lr, float *parameters,
@@ -68,31 +67,22 @@ static int check(const struct optimizer *o, char why[WHY_SIZE]) {
     return 0;
 }
 
-// Adds the text to the text for the banner.
-__attribute__((format(printf, 2, 3))) static void add(struct optimizer *o, const char *format,
-                                                      ...) {
-    size_t used = strlen(o->text);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(o->text + used, sizeof o->text - used, format, arguments);
-    va_end(arguments);
-}
-
 // Describes the optimizer. Leaves out betas, rho and epsilon if they have their defaults.
 static void describe(struct optimizer *o, const struct optimizer *kind, const char *schedule) {
     struct constants s = constants_of(o), usual = defaults_of(o);
     *o->text = 0;
-    add(o, "%s, lr %g%s", o->name, o->lr, schedule);
+    add_text(o->text, sizeof o->text, "%s, lr %g%s", o->name, o->lr, schedule);
     if (kind->momentum)
-        add(o, ", %smomentum %g", zoo_opt.nesterov ? "Nesterov " : "", o->momentum);
+        add_text(o->text, sizeof o->text, ", %smomentum %g", zoo_opt.nesterov ? "Nesterov " : "",
+                 o->momentum);
     if (s.beta1 != usual.beta1 || s.beta2 != usual.beta2)
-        add(o, ", betas %g and %g", s.beta1, s.beta2);
+        add_text(o->text, sizeof o->text, ", betas %g and %g", s.beta1, s.beta2);
     if (s.rho != usual.rho)
-        add(o, ", rho %g", s.rho);
+        add_text(o->text, sizeof o->text, ", rho %g", s.rho);
     if (s.epsilon != usual.epsilon)
-        add(o, ", epsilon %g", s.epsilon);
+        add_text(o->text, sizeof o->text, ", epsilon %g", s.epsilon);
     if (o->weight_decay)
-        add(o, ", weight decay %g", o->weight_decay);
+        add_text(o->text, sizeof o->text, ", weight decay %g", o->weight_decay);
 }
 
 int set_optimizer(struct optimizer *o, const struct optimizer *kind, char why[WHY_SIZE]) {
