@@ -202,9 +202,9 @@ def refreshed(quoted, printed, exact):
 
 def copy_of_steps(folder, programs):
     """Links to all that commands use. The folders of the steps are new ones, so that commands can build and write there.
-    The programs are those in that folder."""
+    The programs are those in that folder. Other files of the root may be results of the reader, so commands must not find them."""
     for name in os.listdir(ROOT):
-        if name in (".git", "work"):
+        if name in (".git", "work") or os.path.isfile(os.path.join(ROOT, name)) and name != "Makefile":
             continue
         if not re.match(r"0\d_", name):
             os.symlink(os.path.join(ROOT, name), os.path.join(folder, name))
