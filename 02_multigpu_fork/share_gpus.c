@@ -32,6 +32,13 @@ int gpus_are_shared(void) {
     return asked && !strcmp(asked, "1");
 }
 
+const char *more_devices(int wanted) {
+    static char text[80];
+    if (!strcmp(device_kind(), "the CPU device"))
+        snprintf(text, sizeof text, "; set CPU_DEVICES=%d to simulate %d GPUs", wanted, wanted);
+    return text;
+}
+
 int share_gpus(int rank, int ranks, int gpus) {
     const char *way = "NCCL_MULTI_RANK_GPU_ENABLE=1";
     int version, most = (ranks + gpus - 1) / gpus; // most: ranks of one GPU

@@ -27,10 +27,10 @@ const char *data_word(int i) {
 }
 
 static const struct data_source *find_source(const char *folder) {
-    const struct data_source *const *source = catalogue->sources;
-    while (*source && !(*source)->found(folder))
-        source++;
-    return *source;
+    const struct data_source *const *s = catalogue->sources;
+    while (*s && !((*s)->found ? (*s)->found(folder) : !strcmp(folder, (*s)->word)))
+        s++;
+    return *s;
 }
 
 // Returns the first folder with images, or the one that make data creates.

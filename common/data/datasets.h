@@ -5,7 +5,7 @@
 #include <time.h>
 
 struct data_source {
-    // Returns 1 if the folder of --data holds files of this format, or is the word below.
+    // Returns 1 if the folder of --data holds files of this format. NULL: it must be the word below.
     int (*found)(const char *folder);
     // Opens the training set, or the test set if test is 1: sets count, shape and files of the
     // empty set. It may set tokens with their mean and deviation, and change the targets and

@@ -111,22 +111,19 @@ int device_is_modelled(void) {
 }
 
 double device_seconds(cudaStream_t stream) {
-    static cudaEvent_t events[2]; // of the last call and of this one
-    static int recorded;          // events[0] has a time
+    static cudaEvent_t events[2]; // of this call and of the last one
+    static int call;              // the calls use them in turn
     static double sum;
     float ms = 0;
-    for (int i = 0; i < 2 && !events[i]; i++)
-        CUDA_CHECK(cudaEventCreate(&events[i]));
-    CUDA_CHECK(cudaEventRecord(events[1], stream));
-    CUDA_CHECK(cudaEventSynchronize(events[1]));
-    if (recorded)
-        CUDA_CHECK(cudaEventElapsedTime(&ms, events[0], events[1]));
-    recorded = 1;
-    sum += ms / 1e3;
-    cudaEvent_t swap = events[0];
-    events[0] = events[1];
-    events[1] = swap;
-    return sum;
+    call = !call;
+    cudaEvent_t *now = &events[call], *last = &events[!call];
+    if (!*now)
+        CUDA_CHECK(cudaEventCreate(now));
+    CUDA_CHECK(cudaEventRecord(*now, stream));
+    CUDA_CHECK(cudaEventSynchronize(*now));
+    if (*last)
+        CUDA_CHECK(cudaEventElapsedTime(&ms, *last, *now));
+    return sum += ms / 1e3;
 }
 
 uint32_t device_checksum(const float *values, size_t count, cudaStream_t stream) {
@@ -143,13 +140,6 @@ uint32_t device_checksum(const float *values, size_t count, cudaStream_t stream)
         crc = crc32_z(crc, (const unsigned char *)copy, bytes);
     }
     return crc;
-}
-
-const char *more_devices(int wanted) {
-    static char text[80];
-    if (!strcmp(device_kind(), "the CPU device"))
-        snprintf(text, sizeof text, "; set CPU_DEVICES=%d to simulate %d GPUs", wanted, wanted);
-    return text;
 }
 
 size_t device_bytes(const char *kind) {

@@ -34,10 +34,6 @@ uint32_t device_checksum(const float *values, size_t count, cudaStream_t stream)
 // Returns "a GPU" or "the CPU device".
 const char *device_kind(void);
 
-// Returns the end of an error line. On the CPU device, it says how to get that many devices. On a
-// GPU, it is empty.
-const char *more_devices(int wanted);
-
 // Waits until the stream is empty. Returns the seconds since the first call, by the device's clock:
 // times of a model if the CPU device has one (CPU_DEVICE_MODEL).
 double device_seconds(cudaStream_t stream);
