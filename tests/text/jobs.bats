@@ -44,6 +44,17 @@ load ../helpers
     done
 }
 
+@test "without a cluster, a job script starts its ranks" {
+    need_train 04_multinode/{train,launch}
+    cd "$BATS_TEST_TMPDIR" || return
+    ln -s "$root/slurm" "${TRAIN%/*/*}/04_multinode" .
+    for script in step4 step4-launcher; do
+        "$root/exercises/checks/cluster.sh" "slurm/$script.sbatch" --data blank:128 --max-steps 1 | tee out
+        grep -q '= 4 ranks x 32' out
+    done
+    fails 1 'slurm/step4-4x1.sbatch wants 4 nodes' "$root/exercises/checks/cluster.sh" slurm/step4-4x1.sbatch
+}
+
 delivered() { # SIGUSR1, to the job
     ! (((0x$(sed -n 's/^ShdPnd:\t//p' "/proc/$pid/status") >> 9) & 1))
 }
