@@ -37,16 +37,12 @@ struct dataset {
     int unread;            // 1: this process computes with none of the samples
 };
 
-// Reads the images of the folder: those of MNIST, Fashion-MNIST or CIFAR-10. The files in the
-// folder decide which (common/data/datasets.h). The folder "auto" stands for the first of
-// data/mnist, data/fashion-mnist, data/cifar10 and data/digits that has images; *folder then gets
-// its name. The folders "synthetic", "shapes" and "blank:COUNT" need no files: each of their
-// samples is computed from its index. "text:FILE" is a text, as is a folder of files that are one
-// text (zoo/data/text_files.h), a folder with input.txt, and the word "text" (zoo/data/story.h); a
-// sample then has --context tokens, auto: those of --size. Both sets get the training set's mean
-// and deviation. The caller owns the arrays, which are in host memory, or NULL: with --load stream,
-// and of sets above 1 GiB. Returns 0, or -1 with the reason in why, such as a missing or damaged
-// file.
+// Reads the samples of the folder. The files there decide which source reads them, or a word in its
+// place, such as "synthetic" (struct data_source). "auto" stands for the first of data/mnist,
+// data/fashion-mnist, data/cifar10 and data/digits that has images; *folder then gets its name.
+// Both sets get the training set's mean and deviation. The caller owns the arrays, which are in
+// host memory, or NULL: with --load stream, and of sets above 1 GiB. Returns 0, or -1 with the
+// reason in why, such as a missing or damaged file.
 int data_load(struct dataset *train, struct dataset *test, const char **folder, char why[WHY_SIZE]);
 
 // What the samples of the set that data_load has read are called, such as "images".

@@ -5,7 +5,8 @@
 #include <time.h>
 
 struct data_source {
-    // Returns 1 if the folder of --data holds files of this format. NULL: it must be the word below.
+    // Returns 1 if the folder of --data holds files of this format. NULL: it must be the word
+    // below.
     int (*found)(const char *folder);
     // Opens the training set, or the test set if test is 1: sets count, shape and files of the
     // empty set. It may set tokens with their mean and deviation, and change the targets and
@@ -37,8 +38,8 @@ struct data_file {
 };
 
 // Opens folder/name. If there is only folder/name.gz, unpacks it into memory, because a compressed
-// file cannot be read from the middle. If there is neither, writes to
-// why that this make target fetches the images. Returns 0, or -1 with the reason in why.
+// file cannot be read from the middle. Returns 0, or -1 with the reason in why: if there is
+// neither, that this make target fetches the images.
 int data_open(struct data_file *file, const char *folder, const char *name, const char *target,
               char why[WHY_SIZE]);
 

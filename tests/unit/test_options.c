@@ -1,5 +1,6 @@
 // Tests of the option parser. Calls that end the program run in a child process.
 #include "common/base/options.h"
+#include "common/base/say.h"
 #include "tests/test.h"
 #include <errno.h>
 #include <math.h>
@@ -237,6 +238,13 @@ TEST(help_lists_the_options) {
         assert_string_equal(child.err, "");
         assert_string_equal(child.out, help);
     }
+}
+
+TEST(a_text_that_is_full_stays_as_it_is) {
+    char text[8] = "";
+    for (int i = 0; i < 3; i++)
+        add_text(text, sizeof text, "%s", "abcde");
+    assert_string_equal(text, "abcdeab");
 }
 
 TEST(changes_are_listed) {
