@@ -37,16 +37,16 @@ int data_know(struct data_file *file, char why[WHY_SIZE]) {
 }
 
 // Writes why this file cannot be opened, and returns -1.
-static int refuse_to_open(const char *path, char why[WHY_SIZE]) {
-    return refuse(why, "%s: %s%s", path, strerror(errno),
-                  errno == EMFILE ? "; raise the limit of open files with 'ulimit -n 4096'" : "");
+static int refuse_to_open(const char *path, int error, char why[WHY_SIZE]) {
+    return refuse(why, "%s: %s%s", path, strerror(error),
+                  error == EMFILE ? "; raise the limit of open files with 'ulimit -n 4096'" : "");
 }
 
 int data_open_plain(struct data_file *file, const char *path, char why[WHY_SIZE]) {
     snprintf(file->path, sizeof file->path, "%s", path);
     file->descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe lets it wait forever
     if (file->descriptor < 0)
-        return refuse_to_open(path, why);
+        return refuse_to_open(path, errno, why);
     return data_know(file, why);
 }
 
@@ -58,7 +58,7 @@ static int unpack(struct data_file *file, gzFile packed, const char *target, cha
     data_unpacked = 1;
     file->descriptor = memfd_create("unpacked", MFD_CLOEXEC);
     if (file->descriptor < 0)
-        return refuse_to_open(file->path, why);
+        return refuse_to_open(file->path, errno, why);
     do {
         size = gzread(packed, bytes, sizeof bytes);
         gzerror(packed, &error); // zlib 1.3.2 tells this once, perhaps with all the bytes
@@ -78,24 +78,21 @@ int data_open(struct data_file *file, const char *folder, const char *name, cons
     snprintf(path, sizeof path, "%s/%s", folder, name);
     if (data_open_plain(file, path, why) == 0)
         return 0;
-    if (errno == EMFILE) // a .gz file would need two
+    if (!access(path, F_OK)) // it is there, so why has the reason
         return -1;
     snprintf(file->path, sizeof file->path, "%s.gz", path);
-    gzFile packed = access(path, F_OK) ? gzopen(file->path, "rbe") : NULL;
-    if (!packed && errno == EMFILE)
-        return refuse_to_open(file->path, why);
+    gzFile packed = gzopen(file->path, "rbe");
     if (packed) {
         int result = unpack(file, packed, target, why);
         gzclose(packed);
         return result;
     }
-    char reason[WHY_SIZE];
-    snprintf(reason, sizeof reason, "%s%s", access(folder, F_OK) ? folder : why,
-             access(folder, F_OK) ? ": there is no such folder" : "");
-    return refuse(why, "%.800s; %s%s fetches the images, --data synthetic needs none", reason,
-                  access("tools/data.sh", F_OK) ? "run this in the folder of the course, where "
-                                                : "",
-                  target);
+    int error = errno, missing = access(folder, F_OK), elsewhere = access("tools/data.sh", F_OK);
+    if (error != ENOENT && error != ENOTDIR)
+        return refuse_to_open(file->path, error, why);
+    return refuse(why, "%s: %s; %s%s fetches the images, --data synthetic needs none",
+                  missing ? folder : path, missing ? "there is no such folder" : strerror(error),
+                  elsewhere ? "run this in the folder of the course, where " : "", target);
 }
 
 int data_read(const struct data_file *file, size_t offset, void *bytes, size_t size,
