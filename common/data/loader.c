@@ -28,7 +28,7 @@ struct slot {
     uint8_t *pinned;     // the same in pinned memory
     cudaStream_t stream; // of the reader
     cudaEvent_t copied, used;
-    size_t filled;       // 1 + number of the batch that a reader has put here
+    size_t next;         // number of the batch that a reader puts here next
     double freed, ready; // modelled times: of training, and of the reader
     double began, ended; // times of the read
 };
@@ -44,7 +44,6 @@ struct loader {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     size_t first, end, taken; // taken: batches that training has got
-    long plan;                // number of restarts
     int busy;                 // readers that read
     char why[WHY_SIZE];       // not empty: a reader has failed
 };
@@ -96,21 +95,16 @@ static void *read_ahead(void *argument) {
     struct slot *own = argument;
     struct loader *l = own->loader;
     char why[WHY_SIZE];
-    long plan = -1;
-    size_t n = 0;
     cpu_host_moves_to(own->freed);
     cudaSetDevice(l->device);
     pthread_mutex_lock(&l->lock);
     for (;;) {
-        if (plan != l->plan)
-            n = own - l->ring;
-        plan = l->plan;
-        size_t first = l->first + n * l->stride;
+        struct slot *s = own->next < own[opt.workers].next ? own : own + opt.workers;
+        size_t n = s->next, first = l->first + n * l->stride;
         if (n + 1 >= l->taken + l->slots || first >= l->end) { // training has one of the slots
             pthread_cond_wait(&l->changed, &l->lock);
             continue;
         }
-        struct slot *s = &l->ring[n % l->slots];
         size_t count = min_size(l->rows, l->end - first);
         l->busy++;
         pthread_mutex_unlock(&l->lock);
@@ -119,8 +113,7 @@ static void *read_ahead(void *argument) {
         pthread_mutex_lock(&l->lock);
         l->busy--;
         s->ready = cpu_moment();
-        s->filled = n + 1;
-        n += opt.workers;
+        s->next += l->slots;
         if (failed && !*l->why)
             memcpy(l->why, why, sizeof why);
         pthread_cond_broadcast(&l->changed);
@@ -162,17 +155,16 @@ static struct slot *take(struct loader *l, size_t first, size_t end) {
     if (first != l->first + l->taken * l->stride || end != l->end) {
         pause_readers(l);
         for (int i = 0; i < l->slots; i++) {
-            l->ring[i].filled = 0;
+            l->ring[i].next = i;
             l->ring[i].freed = cpu_moment();
         }
         l->first = first;
         l->end = end;
         l->taken = 0;
-        l->plan++;
         pthread_cond_broadcast(&l->changed);
     }
     struct slot *s = &l->ring[l->taken % l->slots];
-    while (s->filled != l->taken + 1 || *l->why)
+    while (s->next != l->taken + l->slots || *l->why)
         await_reader(l, since, &noted);
     cpu_host_moves_to(s->ready);
     l->taken++;
@@ -184,15 +176,12 @@ static struct slot *take(struct loader *l, size_t first, size_t end) {
 struct samples load_samples(struct dataset *set, size_t first, size_t end, cudaStream_t stream) {
     struct loader *l = set->loader;
     size_t count = first < end ? min_size(l->rows, end - first) : 0;
-    if (!l->ring)
+    if (!l->ring || count == 0)
         return (struct samples){set, l->order, first, count};
     if (l->current) {
         CUDA_CHECK(cudaEventRecord(l->current->used, stream));
         l->current->freed = cpu_moment();
     }
-    l->current = NULL;
-    if (count == 0)
-        return (struct samples){set, NULL, 0, 0};
     span_begin(PHASE_DATA, __func__, stream);
     if (opt.workers) {
         l->current = take(l, first, end);
@@ -245,20 +234,25 @@ void loader_open(struct dataset *set, int rows, size_t stride) {
     size_t free_bytes, all, order = set->count * sizeof(uint32_t);
     struct loader *l = set->loader = calloc(1, sizeof *l);
     *l = (struct loader){.set = set, .rows = rows, .stride = stride ? stride : (size_t)rows};
-    if (set->unread)
-        return;
     CUDA_CHECK(cudaGetDevice(&l->device));
     CUDA_CHECK(cudaMemGetInfo(&free_bytes, &all));
     int streamed =
         opt.load == LOAD_STREAM || (opt.load == LOAD_AUTO && data_bytes(set) > free_bytes / 4);
+    if (streamed || set->unread) {
+        free(set->values);
+        free(set->labels);
+        set->values = set->labels = NULL;
+    }
+    if (set->unread)
+        return;
     if (stride)
         CUDA_CHECK(cudaMallocHost((void **)&l->host_order, order));
-    if (!streamed)
+    if (streamed)
+        open_ring(l);
+    else
         data_to_device(set);
     if (!streamed && stride)
         DEVICE_ALLOC(l->order, "data", order);
-    if (streamed)
-        open_ring(l);
 }
 
 void loader_shuffle(struct dataset *set, uint64_t seed, uint64_t epoch, cudaStream_t stream) {

@@ -101,6 +101,16 @@ END
     fails 1 'was trained with "number of training sequences: ' "$(program_of 1)" "${options[@]}" --data text:shards $words --snapshot s
 }
 
+# The program has had all of them in its memory, for their checksum.
+@test "samples that do not fit onto the device stay in their files, and not in the memory of the host" {
+    truncate -s 100M big
+    CPU_DEVICE_MEMORY=200M start "$(program_of 1)" "${options[@]}" --data text:big --model gpt --context 1024 --layers 1 --width 16 \
+        --heads 2 --batch 4
+    until_true 60 grep -q 'step 2/' out
+    grep -q '^loader    streams' out
+    [ "$(awk '/^RssAnon/ { print $2 }' "/proc/$pid/status")" -lt 50000 ] # KiB
+}
+
 @test "shards must be those of the index, and --verify reads them" {
     mkdir shards
     seq 9000 | split -b 10000 - shards/
