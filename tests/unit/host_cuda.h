@@ -15,6 +15,7 @@
 
 #define __global__
 #define __device__
+#define __launch_bounds__(...)
 #define __shared__ static __attribute__((section("shared_memory"))) // each block uses the same
 extern "C" char __start_shared_memory[], __stop_shared_memory[];    // the linker's names
 

@@ -427,9 +427,11 @@ __device__ static void compute_gradients(const struct attending &g, struct share
         write_rows(g, s, results[i], at, own_pitch[0], owned - first, sums[i], factors[i]);
 }
 
-// The first blocks compute keys, those with the most queries first, of all heads.
+// The first blocks compute keys, those with the most queries first, of all heads. With
+// bfloat16 and narrow heads, the compiler saves the few registers that a third block would lack.
 template <class T, int TENSOR, int W>
-__global__ static void attend_backward_kernel(struct attending g) {
+__global__ static void __launch_bounds__(THREADS, W * sizeof(T) == 128 ? 3 : 2)
+    attend_backward_kernel(struct attending g) {
     __shared__ struct shared<T, W> s;
     unsigned heads = g.in.samples * g.in.heads, head = blockIdx.x % heads;
     int block = blockIdx.x / heads, left = (gridDim.x - 1 - blockIdx.x) / heads;
