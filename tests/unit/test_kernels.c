@@ -10,6 +10,7 @@
 #include "zoo/kernels/attention_kernels.h"
 #include "zoo/kernels/element_kernels.h"
 #include "zoo/kernels/image_kernels.h"
+#include "zoo/kernels/sequence_kernels.h"
 #include "zoo/kernels/value_kernels.h"
 #include <zlib.h>
 
@@ -324,6 +325,23 @@ TEST(gather_batch_normalises) {
 }
 
 // A token that became 64.99999 would be looked up as 64.
+// Sums of integers are exact. On a GPU, all warps of a block find rows of an entry.
+TEST(look_up_backward_adds_up_all_rows_of_an_entry) {
+    enum { ROWS = 3000, COLUMNS = 131, ENTRIES = 3 };
+    float *tokens = new_array(ROWS * sizeof *tokens), *dy = random_floats(ROWS * COLUMNS, 99, 1);
+    float want[ENTRIES * COLUMNS] = {0};
+    for (int i = 0; i < ROWS * COLUMNS; i++) {
+        tokens[i / COLUMNS] = (float)(i / COLUMNS % 7 / 3); // 0, 1 or, rarely, 2
+        dy[i] = roundf(dy[i]);
+        want[(int)tokens[i / COLUMNS] * COLUMNS + i % COLUMNS] += dy[i];
+    }
+    float *dtable = new_device_array(sizeof want);
+    look_up_backward(to_device(tokens, ROWS * sizeof *tokens),
+                     to_device(dy, ROWS * COLUMNS * sizeof *dy), dtable, ROWS, COLUMNS, ENTRIES,
+                     stream);
+    assert_close(to_host(dtable, sizeof want), want, ENTRIES * COLUMNS, 0);
+}
+
 TEST(gather_batch_keeps_tokens_exact) {
     uint8_t bytes[256];
     for (int i = 0; i < 256; i++)

@@ -19,18 +19,19 @@ void look_up(const float *tokens, const float *table, float *y, int rows, int wi
         LAUNCH_BLOCKS(look_up_kernel, rows, dim3(BLOCK_THREADS), stream, tokens, table, y, width);
 }
 
-// A block adds up the rows of one entry, and each thread one of their columns. First, the warps
-// list these rows: each warp looks at the tokens of PART rows. Then a thread loads LOADS rows at a
-// time, because it would wait for each one otherwise. The order of the rows stays: a sum + 0 is the
-// sum.
-enum { WARPS = BLOCK_THREADS / WARP, PART = 512, LOADS = 16 };
+// A block adds up the rows of one entry, and each thread PLACES of their columns. First, the warps
+// list these rows: each warp looks at the tokens of PART rows, and adds up those that it has found,
+// so that all warps share the rows of a frequent entry. A thread loads LOADS rows at a time,
+// because it would wait for each one otherwise. The order of the sums is always the same.
+enum { WARPS = BLOCK_THREADS / WARP, PART = 128, LOADS = 8, PLACES = 4, COLUMNS = PLACES * WARP };
 
 __global__ static void look_up_backward_kernel(const float *tokens, const float *dy, float *dtable,
                                                size_t rows, size_t width, unsigned entries) {
-    __shared__ unsigned listed[WARPS][PART], counts[WARPS];
+    __shared__ unsigned listed[WARPS][PART];
+    __shared__ float sums[WARPS][COLUMNS];
     unsigned entry = blockIdx.x % entries, warp = threadIdx.x / WARP, thread = threadIdx.x % WARP;
-    size_t column = blockIdx.x / entries * BLOCK_THREADS + threadIdx.x;
-    float sum = 0.f;
+    size_t begin = blockIdx.x / entries * COLUMNS;
+    float sum[PLACES] = {};
     for (size_t first = 0; first < rows; first += WARPS * PART) {
         unsigned count = 0;
         for (unsigned i = thread; i < PART; i += WARP) {
@@ -40,28 +41,35 @@ __global__ static void look_up_backward_kernel(const float *tokens, const float 
                 listed[warp][count + __popc(found & ((1u << thread) - 1))] = row;
             count += __popc(found);
         }
-        if (thread == 0)
-            counts[warp] = count;
         __syncthreads();
-        for (unsigned w = 0; w < WARPS; w++) {
-            count = column < width ? counts[w] : 0;
-            for (unsigned i = 0; i < count; i += LOADS) {
-                float loaded[LOADS];
-                for (unsigned j = 0; j < LOADS; j++)
-                    loaded[j] = i + j < count ? dy[listed[w][i + j] * width + column] : 0.f;
-                for (unsigned j = 0; j < LOADS; j++)
-                    sum += loaded[j];
-            }
+        for (unsigned i = 0; i < count; i += LOADS) {
+            float loaded[LOADS][PLACES] = {};
+            for (unsigned j = 0; j < LOADS; j++)
+                for (unsigned place = 0; place < PLACES; place++) {
+                    size_t column = begin + place * WARP + thread;
+                    if (i + j < count && column < width)
+                        loaded[j][place] = dy[listed[warp][i + j] * width + column];
+                }
+            for (unsigned j = 0; j < LOADS; j++)
+                for (unsigned place = 0; place < PLACES; place++)
+                    sum[place] += loaded[j][place];
         }
         __syncthreads();
     }
-    if (column < width)
-        dtable[entry * width + column] = sum;
+    for (unsigned place = 0; place < PLACES; place++)
+        sums[warp][place * WARP + thread] = sum[place];
+    __syncthreads();
+    for (size_t i = threadIdx.x; i < COLUMNS && begin + i < width; i += BLOCK_THREADS) {
+        float of_all = 0.f;
+        for (unsigned w = 0; w < WARPS; w++)
+            of_all += sums[w][i];
+        dtable[entry * width + begin + i] = of_all;
+    }
 }
 
 void look_up_backward(const float *tokens, const float *dy, float *dtable, int rows, int width,
                       int entries, cudaStream_t stream) {
-    unsigned blocks_of_entry = (width + BLOCK_THREADS - 1) / BLOCK_THREADS;
+    unsigned blocks_of_entry = (width + COLUMNS - 1) / COLUMNS;
     LAUNCH_BLOCKS(look_up_backward_kernel, entries * blocks_of_entry, dim3(BLOCK_THREADS), stream,
                   tokens, dy, dtable, rows, width, entries);
 }
