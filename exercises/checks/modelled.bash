@@ -26,7 +26,8 @@ modelled() {
 
 # as_fast RANKS OPTION...: on modelled GPUs, a training step takes at most a twentieth longer than in the step.
 as_fast() {
-    local mine right gpus="$1 GPU$([ "$1" = 1 ] || echo s)"
+    local mine right gpus="$1 GPUs"
+    [ "$1" != 1 ] || gpus='1 GPU'
     data_set 20480 10 28 28 # an epoch of 20 batches, as wide as those of MNIST
     modelled "$@"
     data_set "${small_images[@]}"
