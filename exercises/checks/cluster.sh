@@ -52,7 +52,10 @@ SLURM_NTASKS_PER_NODE=$(option ntasks-per-node)
 SLURM_STEP_NUM_TASKS=$((${#nodes[@]} * SLURM_NTASKS_PER_NODE))
 SLURM_STEP_TASKS_PER_NODE="$SLURM_NTASKS_PER_NODE(x${#nodes[@]})"
 SLURM_JOB_NAME=$(option job-name)
-bash "$@"
+trap 'kill $!' TERM INT
+bash "$@" &
+wait $!
 code=$?
+wait # a signal ends only the first wait
 rm -f "$SLURM_JOB_NAME.$SLURM_JOB_ID.bin"
 exit $code

@@ -44,7 +44,7 @@ load ../helpers
     done
 }
 
-@test "without a cluster, a job script starts its ranks" {
+@test "without a cluster, a job script starts its ranks, and a signal ends them" {
     need_train 04_multinode/{train,launch}
     cd "$BATS_TEST_TMPDIR" || return
     ln -s "$root/slurm" "${TRAIN%/*/*}/04_multinode" .
@@ -52,6 +52,10 @@ load ../helpers
         "$root/exercises/checks/cluster.sh" "slurm/$script.sbatch" --data blank:128 --max-steps 1 | tee out
         grep -q '= 4 ranks x 32' out
     done
+    start "$root/exercises/checks/cluster.sh" slurm/step4.sbatch --data blank:128 --epochs 100000
+    until_true 20 grep -q '^epoch' out
+    kill "$pid"
+    ends 143
     fails 1 'slurm/step4-4x1.sbatch wants 4 nodes' "$root/exercises/checks/cluster.sh" slurm/step4-4x1.sbatch
 }
 
