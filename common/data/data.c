@@ -179,7 +179,10 @@ int data_load(struct dataset *train, struct dataset *test, const char **folder,
     data_samples = source->samples;
     *train = *test =
         (struct dataset){.source = source, .targets = source->targets, .classes = source->classes};
-    if (open_set(train, *folder, 0, why) || open_set(test, *folder, 1, why))
+    if (open_set(train, *folder, 0, why))
+        return -1;
+    test->files = train->files;
+    if (open_set(test, *folder, 1, why))
         return -1;
     struct shape a = train->shape, b = test->shape;
     if (a.height != b.height || a.width != b.width || a.channels != b.channels)

@@ -9,8 +9,9 @@ struct data_source {
     // below.
     int (*found)(const char *folder);
     // Opens the training set, or the test set if test is 1: sets count, shape and files of the
-    // empty set. It may set tokens with their mean and deviation, and change the targets and
-    // classes, which are at first those below. Returns 0, or -1 with the reason in why.
+    // empty set. The test set comes second, and its files are at first those of the training set.
+    // It may set tokens with their mean and deviation, and change the targets and classes, which
+    // are at first those below. Returns 0, or -1 with the reason in why.
     int (*open)(struct dataset *set, const char *folder, int test, char why[WHY_SIZE]);
     // Reads, or computes, the samples first, ..., first + count - 1 of an open set. Several threads
     // may call it at once. Returns 0, or -1 with the reason in why.

@@ -134,6 +134,9 @@ END
     echo 'MD5 (aa) = 0' >shards/index.cksum
     refused 'shards/index.cksum: want lines of the command cksum'
     rm shards/index.cksum
+    mkdir small && cat shards/* | split -b 200 -a 3 - small/
+    (ulimit -n 300 && train 1 1 --data text:small $words --snapshot s) # 220 shards
+    train 1 1 --data text:shards $words --snapshot s                    # have the same contents
     refused 'shards/index.cksum: No such file or directory; --verify compares with it' --verify
     train 1 1 --data text:shards $words
 }
