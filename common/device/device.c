@@ -64,7 +64,7 @@ static const char *list_allocated(char *text, size_t size, const char *before) {
 
 static const char *advice_for(const char *kind) {
     if (!strcmp(kind, "data"))
-        return "use a device with more memory, or a smaller data set";
+        return "use --load stream, and lower --batch or --workers";
     if (!strcmp(kind, "vectors"))
         return "lower --max-bytes and --count";
     if (!strcmp(kind, "activations") || !strcmp(kind, "scratch"))

@@ -111,6 +111,12 @@ END
     [ "$(awk '/^RssAnon/ { print $2 }' "/proc/$pid/status")" -lt 50000 ] # KiB
 }
 
+@test "a set or a ring above the memory of the device is refused with a way to less" {
+    for words in "--load device" "--load stream --workers 64"; do
+        CPU_DEVICE_MEMORY=8K fails 1 '; use --load stream, and lower --batch or --workers' "$(program_of 1)" "${options[@]}" $words
+    done
+}
+
 @test "shards must be those of the index, and --verify reads them" {
     mkdir shards
     seq 9000 | split -b 10000 - shards/
