@@ -22,9 +22,9 @@ extern const struct data_source shape_images;
 // make.
 extern const struct data_source blank_images;
 
-// "text:FILE", or a folder with the file input.txt: sequences of the bytes of a file of any kind, or
-// of a folder of files that are one text (text_files.h). The word "text" stands for the stories of
-// story.h. Sample i has the bytes from i * context on, and its targets are the bytes after each of
-// them. The last tenth is the test set: no byte of it is a target of a training sample. Bytes that
-// fill no whole sample at the end of a set are not used.
+// "text:FILE", or a folder with the file input.txt: sequences of the bytes of a file of any kind,
+// or of a folder of files that are one text (text_files.h). The word "text" stands for the stories
+// of story.h. Sample i has the bytes from i * context on, and its targets are the bytes after each
+// of them. The last tenth is the test set: no byte of it is a target of a training sample. Bytes
+// that fill no whole sample at the end of a set are not used.
 extern const struct data_source text_bytes;
