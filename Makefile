@@ -93,7 +93,7 @@ diffNM: ## shows what step M changes in step N, such as diff12 (F=join: that who
 diffstat: ## counts the lines that each step changes and asks to be read, and compares them with their limits
 	@tools/author/diffstat.sh && echo && tools/author/reading.sh
 step% run-step% trace-step% profile-step% diff%:
-	$(error There is no $@: the steps are $(STEPS), and the differences are $(DIFFS))
+	$(error There is no $(basename $@): the steps are $(STEPS), and the differences are $(DIFFS))
 
 DOCTOR = build/$(HERE)/03_multigpu_launcher/launch build/$(HERE)/04_multinode/doctor
 # make takes the files for targets, too, so they need a rule.
