@@ -7,9 +7,12 @@ extern "C" {
 #include "common/kernels/divisor.h"
 #include "common/kernels/formulas.h"
 
-__global__ static void gather_batch_kernel(struct dataset set, const uint32_t *order, size_t first,
-                                           size_t rows, float *x, uint8_t *y, struct divisor inputs,
-                                           struct divisor channels) {
+// values and labels are those of the set: the compiler does not see that pointers inside of a
+// struct lead to global memory.
+__global__ static void gather_batch_kernel(struct dataset set, const uint8_t *values,
+                                           const uint8_t *labels, const uint32_t *order,
+                                           size_t first, size_t rows, float *x, uint8_t *y,
+                                           struct divisor inputs, struct divisor channels) {
     size_t targets = set.targets;
     FOR_EACH (i, x ? rows * inputs.n : 0) {
         unsigned row = i, input = split(&row, inputs), pixel = input;
@@ -17,20 +20,21 @@ __global__ static void gather_batch_kernel(struct dataset set, const uint32_t *o
         size_t sample = order ? order[first + row] : first + row;
         float scale = 1.f / (255.f * set.deviation[channel]);
         float shift = -set.mean[channel] / set.deviation[channel];
-        x[i] = (float)set.values[sample * inputs.n + input] * scale + shift;
+        x[i] = (float)values[sample * inputs.n + input] * scale + shift;
     }
     FOR_EACH (i, y ? rows * targets : 0) {
         size_t row = i / targets, target = i - row * targets;
         size_t sample = order ? order[first + row] : first + row;
-        y[i] = set.labels[sample * targets + target];
+        y[i] = labels[sample * targets + target];
     }
 }
 
 void gather_batch(const struct dataset *set, const uint32_t *order, size_t first, int rows,
                   float *x, uint8_t *y, cudaStream_t stream) {
     span_begin(PHASE_COPY, __func__, stream);
-    LAUNCH(gather_batch_kernel, counted((size_t)rows * set->inputs), stream, *set, order, first,
-           rows, x, y, divisor(set->inputs), divisor(set->shape.channels));
+    LAUNCH(gather_batch_kernel, counted((size_t)rows * set->inputs), stream, *set, set->values,
+           set->labels, order, first, rows, x, y, divisor(set->inputs),
+           divisor(set->shape.channels));
     span_end();
 }
 
