@@ -10,7 +10,7 @@ mine_with() {
 }
 
 @test "a failing check shows where a crash is, what the attendee prints, and a command that repeats it" {
-    mine_with 'printf("hello from %d\\n", t->rank); memset(t->host_order + (1l << 40), 1, 8);'
+    mine_with 'printf("hello from %d\\n", t->rank); memset(t->host_sums + (1l << 40), 1, 8);'
     checked 2.1 1 "It crashes in train_step, $mine/train.c:"
     grep -qx ' *hello from 0' "$mine/said"
     run bash -c "$(sed -n 's/^ *To repeat it: //p' "$mine/said")"

@@ -190,6 +190,5 @@ streams() {
     # shellcheck disable=SC2016 # the other shell expands it
     fails 1 'Too many open files' sh -c 'exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; ulimit -n 6; exec "$@"' sh "$(program_of 1)" "${options[@]}" --load stream
     [ "$(id -u)" = 0 ] || # has no such limit
-        fails 1 'cannot start a thread that reads samples: Resource temporarily unavailable; --workers 0 needs none' \
-            sh -c 'ulimit -u 1 && exec "$@"' sh "$(program_of 1)" "${options[@]}" --load stream
+        fails 1 'Resource temporarily unavailable' bash -c 'ulimit -u 1 && exec "$@"' bash "$(program_of 1)" "${options[@]}" --load stream
 }
