@@ -129,7 +129,7 @@ static int look_through(struct dataset *set, int large, struct contents *c, char
     for (size_t first = 0; first < set->count && !failed; first += step) {
         size_t count = min_size(block, set->count - first), at = keep ? first : 0;
         uint8_t *v = values + at * set->inputs, *l = labels + at * set->targets;
-        failed = set->source->read(set, first, count, v, l, why);
+        failed = set->source->read(set, first, count, v, l, why) || data_unchanged(why);
         if (!failed)
             add_block(c, set, v, l, count);
     }
@@ -236,7 +236,8 @@ void data_to_device(struct dataset *set) {
     }
     for (size_t first = 0; first < set->count; first += block) {
         size_t count = min_size(block, set->count - first);
-        if (read && set->source->read(set, first, count, values, labels, why))
+        if (read &&
+            (set->source->read(set, first, count, values, labels, why) || data_unchanged(why)))
             fail("%s", why);
         CUDA_CHECK(cudaMemcpy(set->values + first * inputs, values, count * inputs,
                               cudaMemcpyHostToDevice));

@@ -53,9 +53,13 @@ int data_open_plain(struct data_file *file, const char *path, char why[WHY_SIZE]
 int data_know(struct data_file *file, char why[WHY_SIZE]);
 
 // Reads this many bytes from this offset on. Returns 0, or -1 with the reason in why: a fault of
-// the disk, the end of the file, or another program that has changed the file since it was opened.
+// the disk, or the end of the file.
 int data_read(const struct data_file *file, size_t offset, void *bytes, size_t size,
               char why[WHY_SIZE]);
+
+// Returns -1 with the reason in why if another program has changed a file since it was opened: one
+// of those that this thread has read since its last call. Call it before the bytes are used.
+int data_unchanged(char why[WHY_SIZE]);
 
 // Returns new memory for the files of a set, or ends the program.
 void *data_files(size_t count, size_t size);

@@ -25,12 +25,19 @@ void *data_files(size_t count, size_t size) {
     return files;
 }
 
+// The files that this thread has read since it last looked whether they have changed.
+static _Thread_local struct {
+    const struct data_file *files[8];
+    int count;
+} seen;
+
 int data_know(struct data_file *file, char why[WHY_SIZE]) {
     struct stat status;
     if (fstat(file->descriptor, &status))
         return refuse(why, "%s: %s", file->path, strerror(errno));
     if (!S_ISREG(status.st_mode)) // a pipe can be read only once
         return refuse(why, "%s: is a folder, a pipe or a device", file->path);
+    seen.count = 0; // no sample has been read yet
     file->size = status.st_size;
     file->changed = status.st_mtim;
     return 0;
@@ -95,9 +102,22 @@ int data_open(struct data_file *file, const char *folder, const char *name, cons
                   elsewhere ? "run this in the folder of the course, where " : "", target);
 }
 
+int data_unchanged(char why[WHY_SIZE]) {
+    struct stat now;
+    while (seen.count > 0) {
+        const struct data_file *f = seen.files[--seen.count];
+        if (fstat(f->descriptor, &now) || now.st_size != (off_t)f->size ||
+            now.st_mtim.tv_sec != f->changed.tv_sec || now.st_mtim.tv_nsec != f->changed.tv_nsec)
+            return refuse(why, "%s: another program has changed it while this one read it",
+                          f->path);
+    }
+    return 0;
+}
+
 int data_read(const struct data_file *file, size_t offset, void *bytes, size_t size,
               char why[WHY_SIZE]) {
-    struct stat now;
+    enum { MOST_SEEN = sizeof seen.files / sizeof *seen.files };
+    int i = 0;
     for (size_t done = 0; done < size;) {
         ssize_t count =
             pread(file->descriptor, (char *)bytes + done, size - done, (off_t)(offset + done));
@@ -111,8 +131,11 @@ int data_read(const struct data_file *file, size_t offset, void *bytes, size_t s
                           file->path, offset + done, file->size);
         done += count;
     }
-    if (fstat(file->descriptor, &now) || now.st_size != (off_t)file->size ||
-        now.st_mtim.tv_sec != file->changed.tv_sec || now.st_mtim.tv_nsec != file->changed.tv_nsec)
-        return refuse(why, "%s: another program has changed it while this one read it", file->path);
+    while (i < seen.count && seen.files[i] != file)
+        i++;
+    if (i == MOST_SEEN && data_unchanged(why))
+        return -1;
+    if (i == seen.count || seen.count == 0)
+        seen.files[seen.count++] = file;
     return 0;
 }

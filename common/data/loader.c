@@ -66,6 +66,8 @@ static int read_samples(struct slot *s, size_t first, size_t count, char why[WHY
                               labels + i * set->targets, why))
             return -1;
     }
+    if (data_unchanged(why))
+        return -1;
     // A modelled clock does not see the host work: 1 us for a call, and 5 GB/s from the page cache.
     cpu_host_moves_to(cpu_moment() + 1e-6 * (count / together) +
                       count * (set->inputs + set->targets) / 5e9);
