@@ -97,6 +97,12 @@ static void listen_for_ranks(int one_host) {
                                    : "");
 }
 
+// Returns 1 if the process at the other end has ended.
+static int has_left(int socket) {
+    char byte;
+    return recv(socket, &byte, 1, MSG_DONTWAIT | MSG_PEEK) >= 0 || errno != EAGAIN;
+}
+
 // Reads the HELLO of a new connection. Returns 0 if it is that of a rank, or -1 with the reason to
 // refuse it. The other connections wait meanwhile, so a stranger has little time.
 static int admit(const struct connection *c, struct frame *f, char why[WHY_SIZE]) {
@@ -111,7 +117,7 @@ static int admit(const struct connection *c, struct frame *f, char why[WHY_SIZE]
     if (check_hello(f, why))
         return -1;
     struct connection *its = &rendezvous.ranks[f->rank];
-    if (its->socket >= 0 && recv(its->socket, why, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN)
+    if (its->socket >= 0 && !has_left(its->socket))
         return refuse(why, "rank %u has already come, from %s", f->rank, its->address);
     if (its->socket >= 0) // it has left, and comes again
         close(its->socket);
@@ -170,10 +176,27 @@ __attribute__((noreturn)) static void give_up_waiting(void) {
     fail("%s", why);
 }
 
+// Ranks that have been killed since they came are missing again.
+static void forget_dead_ranks(void) {
+    for (int r = 1; r < rendezvous.world; r++) {
+        struct connection *c = &rendezvous.ranks[r];
+        if (c->socket < 0 || !has_left(c->socket))
+            continue;
+        close(c->socket);
+        c->socket = -1;
+        rendezvous.missing++;
+    }
+}
+
 // Waits until all ranks have come.
 static void collect_ranks(void) {
-    while (rendezvous.missing) {
-        if (seconds() > rendezvous.end)
+    for (;;) {
+        int late = seconds() > rendezvous.end;
+        if (!rendezvous.missing || late)
+            forget_dead_ranks();
+        if (!rendezvous.missing)
+            return;
+        if (late)
             give_up_waiting();
         int accepted = 0;
         for (int i = 0; i < rendezvous.listeners.count; i++)
