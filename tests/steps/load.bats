@@ -144,6 +144,11 @@ END
     (ulimit -n 300 && train 1 1 --data text:small $words --snapshot s) # 220 shards
     train 1 1 --data text:shards $words --snapshot s                    # have the same contents
     refused 'shards/index.cksum: No such file or directory; --verify compares with it' --verify
+    cat shards/* >all.txt
+    cksum all.txt >all.txt.cksum
+    train 1 1 --data text:all.txt $words --snapshot s --verify
+    printf 'x' | dd of=all.txt bs=1 seek=99 conv=notrunc 2>/dev/null
+    fails 1 'all.txt: its checksum is ' "$(program_of 1)" "${options[@]}" $words --data text:all.txt --verify
     train 1 1 --data text:shards $words
 }
 
