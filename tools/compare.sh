@@ -1,6 +1,6 @@
 #!/bin/sh
 # compare.sh A B: whether the losses in two files of --csv differ by rounding, as those of more ranks, or by a fault.
-# Measured with 3 ranks and 1 in 21 pairs of runs, with rates from 0.01 to 0.4: in the first 20 training steps, rounding stayed
+# Measured with 3 ranks and 1 in 19 pairs of runs, with rates from 0.01 to 0.4: in the first 20 training steps, rounding stayed
 # below 3e-6. Later it grew up to 1, but never by more than a factor of 150 from one step to the next.
 export LC_ALL=C.UTF-8 # where numbers have a comma, mawk reads 2.5 as 2
 for file in "$1" "$2"; do

@@ -133,9 +133,10 @@ int data_read(const struct data_file *file, size_t offset, void *bytes, size_t s
     }
     while (i < seen.count && seen.files[i] != file)
         i++;
-    if (i == MOST_SEEN && data_unchanged(why))
+    if (i < seen.count)
+        return 0;
+    if (i == MOST_SEEN && data_unchanged(why)) // which makes room
         return -1;
-    if (i == seen.count || seen.count == 0)
-        seen.files[seen.count++] = file;
+    seen.files[seen.count++] = file;
     return 0;
 }

@@ -32,7 +32,7 @@ __attribute__((format(printf, 1, 2), noreturn)) void cpu_fail(const char *format
 // thread overwrites it.
 const char *cpu_system_error(int error);
 
-// Adds to a text in an array of this size. Cuts what does not fit.
+// Appends formatted words to the text in an array of this size, and cuts what does not fit.
 __attribute__((format(printf, 3, 4))) void cpu_add_text(char *text, size_t size, const char *format,
                                                         ...);
 

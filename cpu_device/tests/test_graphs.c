@@ -47,7 +47,7 @@ static void begin(cudaStream_t stream) {
     OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
 }
 
-// Makes exec of what was captured.
+// Ends the capture, and makes exec, which a launch runs, from the captured operations.
 static void end(cudaStream_t stream) {
     cudaGraph_t graph;
     if (exec)
