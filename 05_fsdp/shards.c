@@ -47,7 +47,7 @@ void remove_shards(const char *link) {
     char path[PATH_SIZE], folder[PATH_SIZE], name[PATH_SIZE], keep[PATH_SIZE] = "none",
                                                               why[WHY_SIZE];
     follow_links(path, link);
-    const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    const char *base = basename(path);
     unsigned long epochs, step;
     unsigned crc, number, shards;
     struct snapshot kept;

@@ -39,12 +39,6 @@ static int verify(const struct data_file *f, uint32_t wanted, char why[WHY_SIZE]
     return 0;
 }
 
-// Returns the name without its folders.
-static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 // Compares the files with the lines of the index, which have the same order.
 static int compare(const struct text *text, FILE *index, const char *name, int all,
                    char why[WHY_SIZE]) {
@@ -59,8 +53,8 @@ static int compare(const struct text *text, FILE *index, const char *name, int a
             result = refuse(why, "%s: want lines of the command cksum: CHECKSUM BYTES NAME", name);
             break;
         }
-        const char *shard = base_name(line + at);
-        int order = f < end ? strcmp(base_name(f->file.path), shard) : 1;
+        const char *shard = basename(line + at);
+        int order = f < end ? strcmp(basename(f->file.path), shard) : 1;
         if (!strcmp(shard, index_name)) // "cksum *" found the empty index that it was writing
             continue;
         if (order > 0)
