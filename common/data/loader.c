@@ -177,6 +177,8 @@ static struct slot *take(struct loader *l, size_t first, size_t end) {
 
 struct samples load_samples(struct dataset *set, size_t first, size_t end, cudaStream_t stream) {
     struct loader *l = set->loader;
+    if (l->host_order)
+        end -= end % l->stride; // an incomplete batch is never trained
     size_t count = first < end ? min_size(l->rows, end - first) : 0;
     if (!l->ring || count == 0)
         return (struct samples){set, l->order, first, count};

@@ -36,7 +36,8 @@ void loader_open(struct dataset *set, int rows, size_t stride);
 void loader_shuffle(struct dataset *set, uint64_t seed, uint64_t epoch, cudaStream_t stream);
 
 // Returns the batch whose first sample has the place first in the order, and that ends before the
-// place end. It is valid for work on this stream until the next call. The readers go on with the
+// place end. In a shuffled order, the samples after the last complete batch of all processes are
+// left out. It is valid for work on this stream until the next call. The readers go on with the
 // batches after it. Any batch may follow, but one that they do not expect must be waited for. Ends
 // the program if the samples cannot be read, or if it is told to stop and a read does not end.
 struct samples load_samples(struct dataset *set, size_t first, size_t end, cudaStream_t stream);
