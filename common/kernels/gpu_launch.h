@@ -10,16 +10,20 @@ extern "C" {
 #include "common/kernels/kernels.h"
 }
 
+// LAUNCH_SHARED gives each block some bytes of shared memory, and SHARED_FLOATS names them.
 #ifndef LAUNCH
-#define LAUNCH_BLOCKS(kernel, blocks, threads, stream, ...)                                        \
+#define LAUNCH_SHARED(kernel, blocks, threads, bytes, stream, ...)                                 \
     do {                                                                                           \
-        kernel<<<blocks, threads, 0, stream>>>(__VA_ARGS__);                                       \
+        kernel<<<blocks, threads, bytes, stream>>>(__VA_ARGS__);                                   \
         CUDA_CHECK(cudaGetLastError());                                                            \
     } while (0)
+#define SHARED_FLOATS(name) extern __shared__ __align__(16) float name[]
 #define LAUNCH(kernel, threads, stream, ...)                                                       \
     LAUNCH_BLOCKS(kernel, BLOCKS(threads), 256, stream, __VA_ARGS__)
 #define BLOCKS(threads) ((threads) / 256 < 2048 ? (unsigned)((threads) / 256) + 1 : 2048)
 #endif
+#define LAUNCH_BLOCKS(kernel, blocks, threads, stream, ...)                                        \
+    LAUNCH_SHARED(kernel, blocks, threads, 0, stream, __VA_ARGS__)
 
 #define FOR_EACH(i, count)                                                                         \
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < (count);                    \

@@ -1,7 +1,7 @@
 // Lets a C++ compiler build the files */kernels/*.cu for the host. It is included before such
 // a file, and defines the names that nvcc defines itself. Unit tests then call the functions of the
 // file, on the CPU device. LAUNCH runs a small grid thread by thread, the last thread first, so
-// loops that skip or repeat elements, or depend on an order, give wrong results. LAUNCH_BLOCKS runs
+// loops that skip or repeat elements, or depend on an order, give wrong results. LAUNCH_SHARED runs
 // the real blocks, whose threads can wait for each other; shared memory begins as NaN in each. An
 // access that is not aligned, which only a GPU refuses, is an illegal instruction (tests.mk).
 #pragma once
@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <ucontext.h>
 
 #define __global__
@@ -18,6 +19,7 @@
 #define __launch_bounds__(...)
 #define __shared__ static __attribute__((section("shared_memory"))) // each block uses the same
 extern "C" char __start_shared_memory[], __stop_shared_memory[];    // the linker's names
+#define SHARED_FLOATS(name) float *name = (float *)host_shared
 
 struct dim3 {
     unsigned x, y;
@@ -47,6 +49,19 @@ static inline void host_yield() {
     if (!_setjmp(host_running->place))
         _longjmp(host_scheduler, 1);
 }
+
+// Returns the end of memory for SHARED_FLOATS. An access after it crashes.
+static inline char *host_shared_end() {
+    const size_t most = 48 << 10, page = 1 << 16;
+    static thread_local char *pages;
+    if (!pages) {
+        pages = (char *)mmap(NULL, most + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                             -1, 0);
+        mprotect(pages + most, page, PROT_NONE);
+    }
+    return pages + most;
+}
+static thread_local char *host_shared;
 
 static inline void __syncthreads() {
     host_running->waits = 1;
@@ -192,6 +207,7 @@ template <class Call> static void host_run(dim3 blocks, dim3 threads, int wait, 
     for (blockIdx = blocks; blockIdx.x-- > 0;) {
         if (wait) {
             memset(__start_shared_memory, -1, __stop_shared_memory - __start_shared_memory);
+            memset(host_shared, -1, host_shared_end() - host_shared);
             host_run_waiting(count, call);
             continue;
         }
@@ -231,12 +247,13 @@ template <class... Types, void (*kernel)(Types...), int wait> struct host_kernel
 };
 
 #define LAUNCH(kernel, count, stream, ...)                                                         \
-    HOST_LAUNCH(kernel, 2, 3, 0, ((void)(count), stream), __VA_ARGS__)
-#define LAUNCH_BLOCKS(kernel, blocks, threads, stream, ...)                                        \
-    HOST_LAUNCH(kernel, blocks, threads, 1, stream, __VA_ARGS__)
-#define HOST_LAUNCH(kernel, blocks, threads, wait, stream, ...)                                    \
+    HOST_LAUNCH(kernel, 2, 3, 0, 0, ((void)(count), stream), __VA_ARGS__)
+#define LAUNCH_SHARED(kernel, blocks, threads, bytes, stream, ...)                                 \
+    HOST_LAUNCH(kernel, blocks, threads, bytes, 1, stream, __VA_ARGS__)
+#define HOST_LAUNCH(kernel, blocks, threads, bytes, wait, stream, ...)                             \
     do {                                                                                           \
         (void)(stream); /* work on any stream may come before */                                   \
+        host_shared = host_shared_end() - (bytes);                                                 \
         CUDA_CHECK(cudaDeviceSynchronize());                                                       \
         host_kernel<&kernel, wait>::launch(blocks, threads, __VA_ARGS__);                          \
     } while (0)

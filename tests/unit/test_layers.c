@@ -478,7 +478,7 @@ static const struct example {
     {3, {3, 3, 6}, "norm 6"},
     {3, {23, 13, 8}, "norm_relu 1"},
     {12, {16, 16, 8}, "norm 2"},
-    {2, {2, 1, 520}, "norm 2"},
+    {2, {2, 1, 522}, "norm 2"},
     {3, {1, 1, 128}, "norm 2"}, // in bfloat16, its parameters take most of the scratch
     {9, {1, 1, 6}, "dense_relu 5 dropout 0.5 dense_relu 6 dropout 0.3 dense 3"},
     {3, {3, 4, 4}, SAME("4")},
@@ -491,8 +491,8 @@ static const struct example {
     {5, {65, 1, 1}, "embedding 65", {65, 1, 65}},
     {4, {1, 1, 5}, "layer_norm", {1, 1, 5}},
     {4, {7, 1, 33}, "layer_norm", {7, 1, 33}},
-    {1, {600, 1, 2}, "layer_norm", {600, 1, 2}}, // a block of a GPU computes several tokens
-    {2, {2, 1, 300}, "layer_norm", {2, 1, 300}}, // and a thread several channels
+    {1, {600, 1, 2}, "layer_norm", {600, 1, 2}},   // a block of a GPU computes several tokens
+    {2, {2, 1, 1028}, "layer_norm", {2, 1, 1028}}, // and a thread eight channels
     {4, {5, 1, 7}, "linear 3", {5, 1, 3}},
     {4, {2, 1, 3}, "linear 65", {2, 1, 65}},
     {2, {5, 1, 7}, "sublayer( linear 9 bias linear 7 )sublayer", {5, 1, 7}},

@@ -51,9 +51,9 @@ __device__ static inline size_t row_at(const struct attention_inputs &a, unsigne
     return (head / a.heads * tokens + token) * pitch + head % a.heads * a.width;
 }
 
-template <class T, int N> struct alignas(N * sizeof(T)) values { T at[N]; };
+template <class T, int N> struct alignas(N * sizeof(T)) unit_of { T at[N]; };
 // As words, because the compiler would take values of 16 bits apart and put them together again.
-template <> struct alignas(16) values<uint16_t, 8> { unsigned at[4]; };
+template <> struct alignas(16) unit_of<uint16_t, 8> { unsigned at[4]; };
 
 __device__ static inline float float_of(float x) {
     return x;
@@ -76,12 +76,12 @@ __device__ static void read_rows_by(struct shared<T, W> &s, int first, int rows,
 #pragma unroll 2
     for (int begin = 0; begin < rows; begin += THREADS / threads) {
         int row = begin + threadIdx.x / threads, column = threadIdx.x % threads * N;
-        values<T, N> unit = {};
+        unit_of<T, N> unit = {};
         if (row < count && column < width)
-            unit = *(const values<T, N> *)(from + row * pitch + column);
+            unit = *(const unit_of<T, N> *)(from + row * pitch + column);
         for (auto &word : unit.at)
             word = TENSOR && has_tensor_cores() ? rounded_input(word) : word;
-        *(values<T, N> *)&s.rows[first + row][column] = unit;
+        *(unit_of<T, N> *)&s.rows[first + row][column] = unit;
     }
 }
 
@@ -255,8 +255,8 @@ __device__ static void write_rows_by(const struct shared<T, W> &s, T *to, size_t
     for (int row = threadIdx.x / threads; row < OWN && row < count; row += THREADS / threads) {
         int column = threadIdx.x % threads * N;
         if (column < width)
-            *(values<T, N> *)(to + row * pitch + column) =
-                *(const values<T, N> *)&s.rows[row][column];
+            *(unit_of<T, N> *)(to + row * pitch + column) =
+                *(const unit_of<T, N> *)&s.rows[row][column];
     }
 }
 

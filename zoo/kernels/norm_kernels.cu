@@ -1,6 +1,7 @@
 // The kernels of normalisation for a GPU. A block computes a group, or a warp does if the group has
 // few numbers: those of a token (ONE: samples have one pixel). 1 << shift threads side by side read
-// neighbouring channels, and the next ones those of the next pixel.
+// neighbouring channels, and the next ones those of the next pixel. A thread reads N channels at a
+// time, 4 where their addresses allow it. The kernels count channels in units of N.
 #include "common/kernels/gpu_launch.h"
 extern "C" {
 #include "zoo/kernels/norm_kernels.h"
@@ -17,7 +18,8 @@ struct group_view {
 // number: of the group in the batch.
 __device__ static inline struct group_view group_at(const struct norm &n, size_t number,
                                                     unsigned shift) {
-    unsigned groups = n.groups, width = n.channels / groups, channel = number % groups * width;
+    unsigned groups = n.groups, width = (unsigned)n.channels / groups,
+             channel = number % groups * width;
     unsigned lanes = 1u << shift;
     size_t first = number / groups * n.pixels * n.channels + channel;
     return {first, channel, width, threadIdx.x % lanes, lanes, shift, n.pixels << shift};
@@ -31,6 +33,28 @@ template <int ONE>
 __device__ static inline size_t place_of(const struct norm &n, const struct group_view &v, size_t c,
                                          size_t e) {
     return v.first + c + (ONE ? 0 : (e >> v.shift) * n.channels);
+}
+
+template <int N> using floats = values<CUDA_R_32F, N>;
+
+// Returns unit i of an array of values of this type.
+template <cudaDataType type, int N>
+__device__ static inline floats<N> floats_at(const void *array, size_t i) {
+    values<type, N> unit = ((const values<type, N> *)array)[i];
+    floats<N> x;
+    for (int k = 0; k < N; k++)
+        x.at[k] = value_at(&unit, type, k);
+    return x;
+}
+
+template <int N> __device__ static inline floats<N> parameters_at(const struct norm &n, size_t i) {
+    return n.parameters_type == CUDA_R_32F ? floats_at<CUDA_R_32F, N>(n.parameters, i)
+                                           : floats_at<CUDA_R_16BF, N>(n.parameters, i);
+}
+
+template <int N> __device__ static inline void add(floats<N> &sums, const floats<N> &x) {
+    for (int k = 0; k < N; k++)
+        sums.at[k] += x.at[k];
 }
 
 // Replaces the values of a block's threads by their sums, always in the same order.
@@ -60,30 +84,36 @@ template <int ONE> __device__ static inline float sum_of_group(float value) {
     return value;
 }
 
-template <int ONE, cudaDataType type>
+template <int ONE, cudaDataType type, int N>
 __global__ static void normalise_kernel(struct norm n, void *y, unsigned shift) {
     size_t number = ONE ? (blockIdx.x * (size_t)BLOCK_THREADS + threadIdx.x) / WARP : blockIdx.x;
     struct group_view v = group_at(n, number, shift);
-    float sum = 0.f, squares = 0.f, count = n.pixels * v.width;
+    float sum = 0.f, squares = 0.f, count = n.pixels * v.width * N;
     if (number >= n.samples * n.groups)
         return;
     FOR_CHANNELS (c, v)
         FOR_PIXELS (e, v)
-            sum += n.x[place_of<ONE>(n, v, c, e)];
+            for (float x : floats_at<CUDA_R_32F, N>(n.x, place_of<ONE>(n, v, c, e)).at)
+                sum += x;
     float mean = sum_of_group<ONE>(sum) / count;
     FOR_CHANNELS (c, v)
-        FOR_PIXELS (e, v) {
-            float difference = n.x[place_of<ONE>(n, v, c, e)] - mean;
-            squares += difference * difference;
-        }
+        FOR_PIXELS (e, v)
+            for (float x : floats_at<CUDA_R_32F, N>(n.x, place_of<ONE>(n, v, c, e)).at)
+                squares += (x - mean) * (x - mean);
     float inverse = 1 / sqrtf(sum_of_group<ONE>(squares) / count + 1e-5f);
     FOR_CHANNELS (c, v) {
-        float scale = value_at(n.parameters, n.parameters_type, v.channel + c);
-        float shift = value_at(n.parameters, n.parameters_type, n.channels + v.channel + c);
+        floats<N> scale = parameters_at<N>(n, v.channel + c);
+        floats<N> shift = parameters_at<N>(n, n.channels + v.channel + c);
         FOR_PIXELS (e, v) {
             size_t i = place_of<ONE>(n, v, c, e);
-            float result = (n.x[i] - mean) * inverse * scale + shift;
-            set_value(y, type, i, n.relu && result < 0.f ? 0.f : result); // NaN stays NaN
+            floats<N> x = floats_at<CUDA_R_32F, N>(n.x, i);
+            values<type, N> results;
+            for (int k = 0; k < N; k++) {
+                float result = (x.at[k] - mean) * inverse * scale.at[k] + shift.at[k];
+                set_value(&results, type, k,
+                          n.relu && result < 0.f ? 0.f : result); // NaN stays NaN
+            }
+            ((values<type, N> *)y)[i] = results;
         }
     }
     if (threadIdx.x % (ONE ? WARP : BLOCK_THREADS) == 0) {
@@ -102,90 +132,139 @@ static unsigned shift_of(const struct norm *n, unsigned most) {
 }
 
 // Launches the version of a kernel for these samples and the type of their values.
-#define LAUNCH_NORM(kernel, n, ...)                                                                \
+#define LAUNCH_NORM(kernel, N, n, ...)                                                             \
     do {                                                                                           \
-        if ((n)->type == CUDA_R_16BF)                                                              \
-            LAUNCH_VERSION(kernel, n, CUDA_R_16BF, __VA_ARGS__);                                   \
+        if ((n).type == CUDA_R_16BF)                                                               \
+            LAUNCH_VERSION(kernel, CUDA_R_16BF, N, n, __VA_ARGS__);                                \
         else                                                                                       \
-            LAUNCH_VERSION(kernel, n, CUDA_R_32F, __VA_ARGS__);                                    \
+            LAUNCH_VERSION(kernel, CUDA_R_32F, N, n, __VA_ARGS__);                                 \
     } while (0)
-#define LAUNCH_VERSION(kernel, n, type, ...)                                                       \
+#define LAUNCH_VERSION(kernel, type, N, n, ...)                                                    \
     do {                                                                                           \
-        if ((n)->pixels == 1)                                                                      \
-            LAUNCH_BLOCKS((kernel<1, type>), __VA_ARGS__);                                         \
+        if ((n).pixels == 1)                                                                       \
+            LAUNCH_SHARED((kernel<1, type, N>), __VA_ARGS__);                                      \
         else                                                                                       \
-            LAUNCH_BLOCKS((kernel<0, type>), __VA_ARGS__);                                         \
+            LAUNCH_SHARED((kernel<0, type, N>), __VA_ARGS__);                                      \
     } while (0)
 
-void normalise(const struct norm *n, void *y, cudaStream_t stream) {
-    size_t groups = n->samples * n->groups, threads = n->pixels == 1 ? WARP : BLOCK_THREADS;
+// Returns 1 if each 4 channels of a group begin at a multiple of 16 bytes, or of 8 in bfloat16.
+static int are_aligned(const struct norm *n, const void *y, const void *other, const void *dx,
+                       const void *sums) {
+    uintptr_t all = (uintptr_t)n->x | (uintptr_t)n->parameters | (uintptr_t)y | (uintptr_t)other |
+                    (uintptr_t)dx | (uintptr_t)sums;
+    return n->channels / n->groups % 4 == 0 && all % 16 == 0;
+}
+
+static struct norm in_units(const struct norm *n, size_t size) {
+    struct norm units = *n;
+    units.channels /= size;
+    return units;
+}
+
+template <int N> static void normalise_by(const struct norm *of, void *y, cudaStream_t stream) {
+    struct norm n = in_units(of, N);
+    size_t groups = n.samples * n.groups, threads = n.pixels == 1 ? WARP : BLOCK_THREADS;
     if (groups > 0) // a grid of 0 blocks is an error
-        LAUNCH_NORM(normalise_kernel, n, (groups * threads - 1) / BLOCK_THREADS + 1,
-                    dim3(BLOCK_THREADS), stream, *n, y, shift_of(n, threads));
+        LAUNCH_NORM(normalise_kernel, N, n, (groups * threads - 1) / BLOCK_THREADS + 1,
+                    dim3(BLOCK_THREADS), 0, stream, n, y, shift_of(&n, threads));
+}
+
+void normalise(const struct norm *n, void *y, cudaStream_t stream) {
+    if (are_aligned(n, y, NULL, NULL, NULL))
+        normalise_by<4>(n, y, stream);
+    else
+        normalise_by<1>(n, y, stream);
 }
 
 // A block computes a group of the samples of a slice, one after the other. With d = dy * scale, the
 // gradient of x is (d - mean of d - normalised * mean of (d * normalised)) / deviation.
-template <int ONE, cudaDataType type>
+template <int ONE, cudaDataType type, int N>
 __global__ static void normalise_backward_kernel(struct norm n, const void *dy, const float *other,
-                                                 float *dx, float *sums, unsigned shift) {
-    __shared__ float dscale[MOST_NORM_CHANNELS], dshift[MOST_NORM_CHANNELS]; // of each thread
+                                                 float *dx, float *sums, unsigned shift,
+                                                 unsigned slots) {
+    SHARED_FLOATS(gradients); // slots of each thread for its channels: of scales, then of shifts
+    floats<N> *dscale = (floats<N> *)gradients, *dshift = dscale + slots;
     unsigned groups = n.groups, slices = gridDim.x / groups, slice = blockIdx.x / groups;
     struct group_view v = group_at(n, blockIdx.x % groups, shift);
     unsigned own = threadIdx.x - v.lane;
+    float share = 1.f / (n.pixels * v.width * N); // of a number in a mean
     FOR_CHANNELS (c, v)
-        dscale[own + c] = dshift[own + c] = 0.f;
+        dscale[own + c] = dshift[own + c] = {};
     for (size_t sample = n.samples * slice / slices; sample < n.samples * (slice + 1) / slices;
          sample++) {
         size_t number = sample * groups + blockIdx.x % groups;
         float mean = n.statistics[2 * number], inverse = n.statistics[2 * number + 1];
-        float sum = 0.f, products = 0.f, count = n.pixels * v.width;
+        float sum = 0.f, products = 0.f;
         v.first = sample * n.pixels * n.channels + v.channel;
         FOR_CHANNELS (c, v) {
-            float of_scale = 0.f, of_shift = 0.f;
+            floats<N> of_scale = {}, of_shift = {}, scale = parameters_at<N>(n, v.channel + c);
             FOR_PIXELS (e, v) {
                 size_t i = place_of<ONE>(n, v, c, e);
-                float gradient = value_at(dy, type, i);
-                of_scale += gradient * ((n.x[i] - mean) * inverse);
-                of_shift += gradient;
+                floats<N> x = floats_at<CUDA_R_32F, N>(n.x, i),
+                          gradient = floats_at<type, N>(dy, i);
+                for (int k = 0; k < N; k++)
+                    of_scale.at[k] += gradient.at[k] * ((x.at[k] - mean) * inverse);
+                add(of_shift, gradient);
             }
-            float scale = value_at(n.parameters, n.parameters_type, v.channel + c);
-            products += scale * of_scale;
-            sum += scale * of_shift;
-            dscale[own + c] += of_scale;
-            dshift[own + c] += of_shift;
+            for (int k = 0; k < N; k++) {
+                products += scale.at[k] * of_scale.at[k];
+                sum += scale.at[k] * of_shift.at[k];
+            }
+            add(dscale[own + c], of_scale);
+            add(dshift[own + c], of_shift);
         }
         if (!dx)
             continue;
         sum_over_block(sum, products);
-        float mean_d = sum / count, mean_product = products / count;
+        float mean_d = sum * share, mean_product = products * share;
         FOR_CHANNELS (c, v) {
-            float scale = value_at(n.parameters, n.parameters_type, v.channel + c);
+            floats<N> scale = parameters_at<N>(n, v.channel + c);
             FOR_PIXELS (e, v) {
                 size_t i = place_of<ONE>(n, v, c, e);
-                float d = value_at(dy, type, i) * scale, normalised = (n.x[i] - mean) * inverse;
-                float gradient = (d - mean_d - normalised * mean_product) * inverse;
-                dx[i] = other ? other[i] + gradient : gradient;
+                floats<N> x = floats_at<CUDA_R_32F, N>(n.x, i), d = floats_at<type, N>(dy, i);
+                floats<N> result = {};
+                if (other)
+                    result = floats_at<CUDA_R_32F, N>(other, i);
+                for (int k = 0; k < N; k++) {
+                    float normalised = (x.at[k] - mean) * inverse;
+                    result.at[k] +=
+                        (d.at[k] * scale.at[k] - mean_d - normalised * mean_product) * inverse;
+                }
+                ((floats<N> *)dx)[i] = result;
             }
         }
     }
-    __syncthreads();
+    for (unsigned half = BLOCK_THREADS / 2; half >= v.lanes; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half && v.lane < v.width) {
+            add(dscale[threadIdx.x], dscale[threadIdx.x + half]);
+            add(dshift[threadIdx.x], dshift[threadIdx.x + half]);
+        }
+    }
     if (own > 0)
         return;
+    floats<N> *to = (floats<N> *)sums + 2 * slice * n.channels + v.channel;
     FOR_CHANNELS (c, v) {
-        for (unsigned other = v.lanes; other < BLOCK_THREADS; other += v.lanes) {
-            dscale[c] += dscale[other + c];
-            dshift[c] += dshift[other + c];
-        }
-        sums[2 * slice * n.channels + v.channel + c] = dscale[c];
-        sums[(2 * slice + 1) * n.channels + v.channel + c] = dshift[c];
+        to[c] = dscale[c];
+        to[n.channels + c] = dshift[c];
     }
+}
+
+template <int N>
+static void normalise_backward_by(const struct norm *of, const void *dy, const float *other,
+                                  float *dx, float *sums, cudaStream_t stream) {
+    struct norm n = in_units(of, N);
+    unsigned width = n.channels / n.groups, slots = width > BLOCK_THREADS ? width : BLOCK_THREADS;
+    LAUNCH_NORM(normalise_backward_kernel, N, n, norm_slices(n.samples) * n.groups,
+                dim3(BLOCK_THREADS), 2 * slots * sizeof(floats<N>), stream, n, dy, other, dx, sums,
+                shift_of(&n, BLOCK_THREADS), slots);
 }
 
 void normalise_backward(const struct norm *n, const void *dy, const float *other, float *dx,
                         float *gradients, float *scratch, cudaStream_t stream) {
-    size_t slices = norm_slices(n->samples);
-    LAUNCH_NORM(normalise_backward_kernel, n, slices * n->groups, dim3(BLOCK_THREADS), stream, *n,
-                dy, other, dx, scratch, shift_of(n, BLOCK_THREADS));
-    sum_rows(scratch, gradients, (int)slices, (int)(2 * n->channels), stream);
+    if (are_aligned(n, dy, other, dx, scratch))
+        normalise_backward_by<4>(n, dy, other, dx, scratch, stream);
+    else
+        normalise_backward_by<1>(n, dy, other, dx, scratch, stream);
+    sum_rows(scratch, gradients, (int)norm_slices(n->samples), (int)(2 * n->channels), stream);
 }

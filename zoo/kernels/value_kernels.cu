@@ -19,10 +19,8 @@ __device__ static inline float sigmoid(float x) {
             LAUNCH_BLOCKS(kernel<CUDA_R_16BF>, __VA_ARGS__);                                       \
     } while (0)
 
-// N neighbouring values, 8 where their addresses allow it. A thread reads and writes 16 bytes at a
-// time, because a GPU needs many bytes under way.
-template <cudaDataType type, int N> struct values { alignas(N > 1 ? 16 : 2) uint16_t at[N]; };
-template <int N> struct values<CUDA_R_32F, N> { alignas(N > 1 ? 16 : 4) float at[N]; };
+// A thread computes N values at a time: 8, which are 16 bytes in bfloat16, where their addresses
+// allow it.
 #define FORMULA_OF_ROWS(kernel, y_type)                                                            \
     template <cudaDataType type>                                                                   \
     DEVICE_FUNCTION float kernel##_at(const struct rows &a, size_t i, size_t col);                 \

@@ -27,6 +27,11 @@ DEVICE_FUNCTION void set_value(void *values, cudaDataType type, size_t i, float 
     ((type) == CUDA_R_32F ? function(CUDA_R_32F, __VA_ARGS__) : function(CUDA_R_16BF, __VA_ARGS__))
 
 #ifdef __cplusplus // for a GPU
+// N neighbouring values, which a thread reads or writes at a time, because a GPU needs many bytes
+// under way. Arrays of 16 bytes or more begin at multiples of 16.
+template <cudaDataType type, int N> struct alignas(N < 8 ? 2 * N : 16) values { uint16_t at[N]; };
+template <int N> struct alignas(N < 4 ? 4 * N : 16) values<CUDA_R_32F, N> { float at[N]; };
+
 static const float LOG2_E = 1.44269504f;
 #endif
 #ifdef __CUDACC__ // without nvcc, tests/unit/host_cuda.h has these functions
