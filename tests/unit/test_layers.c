@@ -497,7 +497,7 @@ static const struct example {
     {4, {2, 1, 3}, "linear 65", {2, 1, 65}},
     {2, {5, 1, 7}, "sublayer( linear 9 bias linear 7 )sublayer", {5, 1, 7}},
     {2, {5, 1, 7}, "sublayer( linear 9 bias linear 7 gelu )sublayer", {5, 1, 7}},
-    {2, {5, 1, 7}, "sublayer( linear 9 bias linear 7 bias dropout 0.3 )sublayer", {5, 1, 7}},
+    {2, {5, 1, 12}, "sublayer( linear 20 bias linear 12 bias dropout 0.3 )sublayer", {5, 1, 12}},
     {1, {40, 1, 32}, "sublayer( linear 64 bias linear 32 bias )sublayer", {40, 1, 32}},
     {2, {1, 1, 12}, "attention 2 0", {1, 1, 4}},
     {2, {5, 1, 27}, "attention 3 0", {5, 1, 9}},

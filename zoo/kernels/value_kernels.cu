@@ -10,15 +10,6 @@ __device__ static inline float sigmoid(float x) {
     return reciprocal(1.f + power_of_2(-LOG2_E * x));
 }
 
-// Launches the version of a kernel for this type.
-#define LAUNCH_TYPED(kernel, type, ...)                                                            \
-    do {                                                                                           \
-        if ((type) == CUDA_R_32F)                                                                  \
-            LAUNCH_BLOCKS(kernel<CUDA_R_32F>, __VA_ARGS__);                                        \
-        else                                                                                       \
-            LAUNCH_BLOCKS(kernel<CUDA_R_16BF>, __VA_ARGS__);                                       \
-    } while (0)
-
 // A thread computes N values at a time: 8, which are 16 bytes in bfloat16, where their addresses
 // allow it.
 #define FORMULA_OF_ROWS(kernel, y_type)                                                            \
@@ -43,23 +34,22 @@ __device__ static inline float sigmoid(float x) {
         else                                                                                       \
             LAUNCH((kernel##_kernel<CUDA_R_16BF, N>), (a).rows *(a).cols / N, stream, a);          \
     } while (0)
-#define LAUNCH_COLUMNS(a, slices, stream)                                                          \
-    LAUNCH_TYPED(columns_kernel, (a).type,                                                         \
-                 ((a).cols + BLOCK_THREADS - 1) / BLOCK_THREADS * (slices), dim3(BLOCK_THREADS),   \
-                 stream, a, slices)
+#define LAUNCH_COLUMNS launch_columns
 
 struct rows;
 static int are_aligned(const struct rows &a);
 template <cudaDataType type, cudaDataType y_type, int N, class Formula>
 DEVICE_FUNCTION void compute_values(const struct rows &a, Formula *formula);
-template <cudaDataType type> __global__ static void columns_kernel(struct rows a, unsigned slices);
+static void launch_columns(const struct rows &a, unsigned slices, cudaStream_t stream);
 
 #include "zoo/kernels/value_formulas.h"
 
 // Returns 1 if each 8 values of a row begin at a multiple of 16 bytes.
 static int are_aligned(const struct rows &a) {
-    return a.cols % 8 == 0 &&
-           ((uintptr_t)a.x | (uintptr_t)a.bias | (uintptr_t)a.other | (uintptr_t)a.y) % 16 == 0;
+    return a.cols % 8 == 0 && ((uintptr_t)a.x | (uintptr_t)a.bias | (uintptr_t)a.other |
+                               (uintptr_t)a.y | (uintptr_t)a.sums) %
+                                      16 ==
+                                  0;
 }
 
 // The formula sees arrays of N values, and one column for each. Only add_values has others.
@@ -82,37 +72,67 @@ DEVICE_FUNCTION void compute_values(const struct rows &a, Formula *formula) {
     }
 }
 
-// Returns what columns_kernel adds up.
-template <cudaDataType type>
-__device__ static inline float summand(const struct rows &a, size_t i, float bias) {
-    float value = value_at(a.x, type, i) + bias;
-    return a.bias ? gelu_gradient(value, value_at(a.other, type, i)) : value;
-}
-
-// A block adds up BLOCK_THREADS columns of a slice of the rows, AHEAD rows at a time, because a
-// thread would wait for each one otherwise.
+// A thread adds up N columns of a slice of the rows, or their gradients of GELU. It loads AHEAD
+// rows at a time, because it would wait for each one otherwise.
 enum { AHEAD = 4 };
-template <cudaDataType type> __global__ static void columns_kernel(struct rows a, unsigned slices) {
-    size_t slice = blockIdx.x % slices, end = a.rows * (slice + 1) / slices;
-    size_t col = blockIdx.x / slices * (size_t)BLOCK_THREADS + threadIdx.x;
-    float sum = 0.f;
-    if (col >= a.cols)
+template <cudaDataType type, int N, int GELU>
+__global__ static void columns_kernel(struct rows a, unsigned slices) {
+    typedef values<type, N> unit;
+    unsigned slice = blockIdx.x % slices, units = a.cols / N; // of a row
+    unsigned own = blockIdx.x / slices * BLOCK_THREADS + threadIdx.x;
+    size_t end = a.rows * (slice + 1) / slices;
+    values<CUDA_R_32F, N> sums = {};
+    if (own >= units)
         return;
-    float bias = a.bias ? value_at(a.bias, type, col) : 0.f;
+    unit bias = {};
+    if (GELU)
+        bias = ((const unit *)a.bias)[own];
     for (size_t row = a.rows * slice / slices; row < end; row += AHEAD) {
-        size_t first = row * a.cols + col;
-        unsigned left = end - row;
-        float values[AHEAD] = {};
+        size_t first = row * units + own;
+        unit x[AHEAD], dy[AHEAD];
 #pragma unroll
         for (unsigned i = 0; i < AHEAD; i++)
-            if (i < left)
-                values[i] = summand<type>(a, first + i * a.cols, bias);
+            if (row + i < end) {
+                x[i] = ((const unit *)a.x)[first + i * units];
+                if (GELU)
+                    dy[i] = ((const unit *)a.other)[first + i * units];
+            }
 #pragma unroll
-        for (unsigned i = 0; i < AHEAD; i++) {
-            if (a.y && i < left)
-                set_value(a.y, a.bias ? type : CUDA_R_16BF, first + i * a.cols, values[i]);
-            sum += values[i];
-        }
+        for (unsigned i = 0; i < AHEAD; i++)
+            if (row + i < end) {
+                values<GELU ? type : CUDA_R_16BF, N> y;
+                for (int k = 0; k < N; k++) {
+                    float value = value_at(&x[i], type, k);
+                    if (GELU)
+                        value = gelu_gradient(value + value_at(&bias, type, k),
+                                              value_at(&dy[i], type, k));
+                    set_value(&y, GELU ? type : CUDA_R_16BF, k, value);
+                    sums.at[k] += value;
+                }
+                if (GELU || a.y)
+                    ((values < GELU ? type : CUDA_R_16BF, N > *)a.y)[first + i * units] = y;
+            }
     }
-    a.sums[slice * a.cols + col] = sum;
+    ((values<CUDA_R_32F, N> *)a.sums)[slice * (size_t)units + own] = sums;
+}
+
+template <cudaDataType type, int N>
+static void launch_columns_by(const struct rows &a, unsigned slices, cudaStream_t stream) {
+    unsigned blocks = (a.cols / N + BLOCK_THREADS - 1) / BLOCK_THREADS * slices;
+    if (a.bias)
+        LAUNCH_BLOCKS((columns_kernel<type, N, 1>), blocks, dim3(BLOCK_THREADS), stream, a, slices);
+    else
+        LAUNCH_BLOCKS((columns_kernel<type, N, 0>), blocks, dim3(BLOCK_THREADS), stream, a, slices);
+}
+
+static void launch_columns(const struct rows &a, unsigned slices, cudaStream_t stream) {
+    int aligned = are_aligned(a);
+    if (a.type == CUDA_R_32F && aligned)
+        launch_columns_by<CUDA_R_32F, 4>(a, slices, stream);
+    else if (a.type == CUDA_R_32F)
+        launch_columns_by<CUDA_R_32F, 1>(a, slices, stream);
+    else if (aligned)
+        launch_columns_by<CUDA_R_16BF, 8>(a, slices, stream);
+    else
+        launch_columns_by<CUDA_R_16BF, 1>(a, slices, stream);
 }
