@@ -20,5 +20,5 @@ HOST_DEVICE_FUNCTION uint64_t rng_bits(uint64_t seed, uint64_t index) {
 
 // Returns a number that is uniform in [0, 1): a multiple of 2^-24, which a float holds exactly.
 HOST_DEVICE_FUNCTION float rng_uniform(uint64_t seed, uint64_t index) {
-    return (float)(rng_bits(seed, index) >> 40) * 0x1p-24f;
+    return (float)(int)(rng_bits(seed, index) >> 40) * 0x1p-24f;
 }

@@ -40,23 +40,44 @@ void add_relu(const float *a, const float *b, float *y, size_t count, cudaStream
 struct drop_values {
     const void *x;
     void *y;
-    cudaDataType type;
     float rate;
     uint64_t seed;
     struct numbers numbers;
 };
 
-FORMULA(drop_values) {
+// The type is a constant in each kernel, so that compilers vectorize both.
+DEVICE_FUNCTION void drop_value(struct drop_values a, cudaDataType type, size_t i) {
     int dropped = rng_uniform(a.seed, rng_number(a.numbers, i)) < a.rate;
-    set_value(a.y, a.type, i, dropped ? 0.f : value_at(a.x, a.type, i) / (1.f - a.rate));
+    set_value(a.y, type, i, dropped ? 0.f : value_at(a.x, type, i) / (1.f - a.rate));
+}
+
+struct drop_floats {
+    struct drop_values values;
+};
+
+FORMULA(drop_floats) {
+    drop_value(a.values, CUDA_R_32F, i);
+}
+
+struct drop_bfloat16 {
+    struct drop_values values;
+};
+
+FORMULA(drop_bfloat16) {
+    drop_value(a.values, CUDA_R_16BF, i);
 }
 
 void drop_values(const void *x, void *y, cudaDataType type, size_t count, float rate, uint64_t seed,
                  struct numbers numbers, cudaStream_t stream) {
-    struct drop_values a = {
-        READS_VALUES(x, type, count), WRITES_VALUES(y, type, count), type, rate, seed, numbers};
+    struct drop_values values = {READS_VALUES(x, type, count), WRITES_VALUES(y, type, count), rate,
+                                 seed, numbers};
+    struct drop_floats floats = {values};
+    struct drop_bfloat16 halves = {values};
     COMPUTES(55. * count);
-    LAUNCH_FORMULA(drop_values, a, count, stream);
+    if (type == CUDA_R_32F)
+        LAUNCH_FORMULA(drop_floats, floats, count, stream);
+    else
+        LAUNCH_FORMULA(drop_bfloat16, halves, count, stream);
 }
 
 struct nesterov_step {

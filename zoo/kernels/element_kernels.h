@@ -29,8 +29,8 @@ struct numbers {
 };
 
 HOST_DEVICE_FUNCTION uint64_t rng_number(struct numbers n, uint64_t i) {
-    return n.width ? n.first + (n.begin + i) / n.width * n.pitch + (n.begin + i) % n.width
-                   : n.first + i;
+    uint64_t at = n.begin + i;
+    return n.first + at + (n.width ? at / n.width * (n.pitch - n.width) : 0);
 }
 
 // y[i] = 0 if random number rng_number(numbers, i) of the seed is below rate, else
