@@ -38,7 +38,7 @@ static double sum_of(const double *x, size_t count) {
 }
 
 // mean[c] = the mean over the pixels and channels of the group of channel c.
-static void mean_of_groups(const struct norm *n, const double *sums, float *mean) {
+ALSO_AVX2 static void mean_of_groups(const struct norm *n, const double *sums, float *mean) {
     size_t width = n->channels / n->groups;
     for (size_t first = 0; first < n->channels; first += width) {
         double of_group = sum_of(sums + first, width) / (double)(n->pixels * width);
@@ -121,11 +121,12 @@ ALWAYS_INLINE void normalise_sample_backward(cudaDataType type, struct norming a
     float mean[MOST_NORM_CHANNELS], inverse[MOST_NORM_CHANNELS];
     float mean_d[MOST_NORM_CHANNELS], mean_product[MOST_NORM_CHANNELS];
     double d[MOST_NORM_CHANNELS], product[MOST_NORM_CHANNELS]; // of this sample
-    for (size_t c = 0; c < channels; c++) {
-        mean[c] = statistics[c / width * 2];
-        inverse[c] = statistics[c / width * 2 + 1];
-        d[c] = product[c] = 0;
-    }
+    for (size_t c = 0, group = 0; group < a.n.groups; group++)
+        for (size_t end = c + width; c < end; c++) {
+            mean[c] = statistics[2 * group];
+            inverse[c] = statistics[2 * group + 1];
+            d[c] = product[c] = 0;
+        }
     for (size_t i = first; i < first + size; i += channels)
         for (size_t c = 0; c < channels; c++) {
             float dy = value_at(a.dy, type, i + c);
