@@ -473,6 +473,7 @@ static const struct example {
     {4, {5, 7, 2}, "max_pool 3", {1, 2, 2}},
     {4, {29, 31, 6}, "mean_pool", {1, 1, 6}},
     {4, {29, 31, 6}, "max_pool 3", {9, 10, 6}},
+    {2, {4, 5, 70}, "max_pool 2", {2, 2, 70}}, // more channels than the CPU device takes at a time
     {3, {1, 1, 4}, "norm 2"},
     {3, {3, 3, 6}, "norm_relu 2"},
     {3, {3, 3, 6}, "norm 6"},

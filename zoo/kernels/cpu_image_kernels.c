@@ -1,4 +1,5 @@
 // The kernels of images for the CPU device.
+#include "common/base/minmax.h"
 #include "common/kernels/cpu_launch.h"
 #include "zoo/kernels/image_formulas.h"
 #include <stdlib.h>
@@ -118,4 +119,77 @@ void patches_to_image(const float *dpatches, float *dx, int images, const struct
                                  WRITES(dx, rows * width), *w};
     COMPUTES(rows * width * (67 + 25. * w->size * w->size));
     LAUNCH(stream, run_patches_to_image, a, rows, rows_per_grain(width * (size_t)w->size));
+}
+
+struct max_pool {
+    const float *x, *dy;
+    float *y, *dx;
+    struct windows w;
+};
+
+enum { CHANNELS = 64 }; // at a time
+
+// Finds the largest value of each of some channels of a window, whose first values are at x. best:
+// how far after them the largest ones are. The first one of equal values wins, and the first NaN.
+static inline void find_largest(const struct windows *w, const float *x, size_t channels,
+                                float *largest, int *best) {
+    for (size_t c = 0; c < channels; c++) {
+        largest[c] = -INFINITY;
+        best[c] = 0;
+    }
+    for (int ky = 0; ky < w->size; ky++)
+        for (int kx = 0; kx < w->size; kx++) {
+            int pixel = (ky * w->in.width + kx) * w->in.channels;
+            const float *others = x + pixel;
+            for (size_t c = 0; c < channels; c++) {
+                int wins = !(others[c] <= largest[c]) & !isnan(largest[c]);
+                largest[c] = wins ? others[c] : largest[c];
+                best[c] = wins ? pixel : best[c];
+            }
+        }
+}
+
+// Computes y, or dx if there is a dy, for the windows from..to.
+ALSO_AVX2 static void run_max_pool(void *arguments, size_t from, size_t to) {
+    struct max_pool a = *(struct max_pool *)arguments;
+    size_t width = (size_t)a.w.width, height = (size_t)a.w.height;
+    size_t channels = (size_t)a.w.in.channels, stride = (size_t)a.w.stride;
+    for (size_t window = from; window < to; window++) {
+        size_t line = window / width, column = window % width * stride;
+        size_t row = line / height * (size_t)a.w.in.height + line % height * stride;
+        size_t first = (row * (size_t)a.w.in.width + column) * channels;
+        for (size_t c = 0; c < channels; c += CHANNELS) {
+            size_t count = min_size(CHANNELS, channels - c), to_y = window * channels + c;
+            float largest[CHANNELS];
+            int best[CHANNELS];
+            find_largest(&a.w, a.x + first + c, count, largest, best);
+            if (!a.dy)
+                memcpy(a.y + to_y, largest, count * sizeof *largest);
+            for (size_t i = 0; a.dy && i < count; i++)
+                a.dx[first + c + (size_t)best[i] + i] = a.dy[to_y + i];
+        }
+    }
+}
+
+static void launch_max_pool(struct max_pool a, int images, cudaStream_t stream) {
+    size_t windows = count_windows(&a.w, images), elements = window_elements(&a.w);
+    COMPUTES(windows * (59. * a.w.in.channels + 27. * elements));
+    LAUNCH(stream, run_max_pool, a, windows, rows_per_grain(elements));
+}
+
+void max_pool(const float *x, float *y, int images, const struct windows *w, cudaStream_t stream) {
+    size_t inputs = (size_t)images * (size_t)shape_size(w->in);
+    size_t outputs = count_windows(w, images) * (size_t)w->in.channels;
+    launch_max_pool((struct max_pool){.x = READS(x, inputs), .y = WRITES(y, outputs), .w = *w},
+                    images, stream);
+}
+
+void max_pool_backward(const float *x, const float *dy, float *dx, int images,
+                       const struct windows *w, cudaStream_t stream) {
+    size_t inputs = (size_t)images * (size_t)shape_size(w->in);
+    size_t outputs = count_windows(w, images) * (size_t)w->in.channels;
+    fill(dx, inputs, 0, stream);
+    struct max_pool a = {
+        .x = READS(x, inputs), .dy = READS(dy, outputs), .dx = WRITES(dx, inputs), .w = *w};
+    launch_max_pool(a, images, stream);
 }

@@ -69,3 +69,60 @@ void patches_to_image(const float *dpatches, float *dx, int images, const struct
     size_t count = counted((size_t)images * shape_size(w->in));
     LAUNCH(patches_to_image_kernel, count, stream, dpatches, dx, count, sizes_of(w));
 }
+
+// Returns the index of the largest value of a window of a channel. i: the index of the output.
+DEVICE_FUNCTION size_t find_largest(const float *x, unsigned i, const struct window_sizes *s) {
+    unsigned channels = s->channels.n, width = s->image_width.n, size = s->size.n;
+    unsigned image = i, c = split(&image, s->channels);
+    unsigned column = split(&image, s->width) * s->stride.n;
+    unsigned row = split(&image, s->height) * s->stride.n;
+    size_t first = (((size_t)image * s->image_height.n + row) * width + column) * channels + c;
+    size_t best = first;
+    float largest = x[first];
+    for (unsigned ky = 0; ky < size; ky++)
+        for (unsigned kx = 0; kx < size; kx++) {
+            size_t other = first + (ky * width + kx) * channels;
+            if (!(x[other] <= largest) && !isnan(largest)) { // also true for a first NaN
+                best = other;
+                largest = x[other];
+            }
+        }
+    return best;
+}
+
+struct max_pool {
+    const float *x;
+    float *y;
+    struct window_sizes s;
+};
+
+FORMULA(max_pool) {
+    a.y[i] = a.x[find_largest(a.x, i, &a.s)];
+}
+
+void max_pool(const float *x, float *y, int images, const struct windows *w, cudaStream_t stream) {
+    size_t count = counted(count_windows(w, images) * w->in.channels);
+    struct max_pool a = {READS(x, (size_t)images * shape_size(w->in)), WRITES(y, count),
+                         sizes_of(w)};
+    LAUNCH_FORMULA(max_pool, a, count, stream);
+}
+
+struct max_pool_backward {
+    const float *x, *dy;
+    float *dx;
+    struct window_sizes s;
+};
+
+FORMULA(max_pool_backward) {
+    a.dx[find_largest(a.x, i, &a.s)] = a.dy[i];
+}
+
+void max_pool_backward(const float *x, const float *dy, float *dx, int images,
+                       const struct windows *w, cudaStream_t stream) {
+    size_t inputs = (size_t)images * shape_size(w->in);
+    size_t count = counted(count_windows(w, images) * w->in.channels);
+    fill(dx, inputs, 0, stream);
+    struct max_pool_backward a = {READS(x, inputs), READS(dy, count), WRITES(dx, inputs),
+                                  sizes_of(w)};
+    LAUNCH_FORMULA(max_pool_backward, a, count, stream);
+}
