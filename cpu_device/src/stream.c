@@ -9,6 +9,10 @@
 // Of a thread: the usual size, even if ulimit -s gives the program less.
 enum { STACK_BYTES = 8 << 20 };
 
+// When hosts run collectives themselves (await_work).
+enum { OFTEN = 4 };
+static const double SOON_SECONDS = 50e-6, NAP_SECONDS = 1e-3;
+
 // explain_fault (memory.c) finds out whether its thread holds the lock.
 pthread_mutex_t cpu_lock = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
 struct CUstream_st *cpu_streams;
@@ -61,6 +65,10 @@ void cpu_call_takes(double seconds) {
 
 // A stream and its thread.
 
+static int hosts_are_prompt(const struct CUstream_st *s) {
+    return s->prompt >= OFTEN;
+}
+
 // Uses the generator xorshift64, which is good enough for delays.
 static void delay_at_random(struct CUstream_st *s) {
     s->chaos ^= s->chaos << 13;
@@ -73,7 +81,9 @@ static void delay_at_random(struct CUstream_st *s) {
 }
 
 void cpu_execute(struct CUstream_st *s, struct operation *op) {
-    struct cpu_event event = {.begin = cpu_moment(), .stream = s->number};
+    struct cpu_event event = {.stream = s->number, .scope = op->scope};
+    int traced = op->traced && op->cost.kind != CPU_NO_COST;
+    event.begin = traced ? cpu_moment() : 0;
     if (s->chaos)
         delay_at_random(s);
     if ((failed || !cpu_computes) && !op->always)
@@ -85,11 +95,55 @@ void cpu_execute(struct CUstream_st *s, struct operation *op) {
     moment += op->seconds;
     if (cpu_model && moment > cpu_model_lost(cpu_physical(s->device)))
         cpu_stop_streams("the device has failed (CPU_DEVICE_LOST)");
-    event.end = cpu_moment();
-    if (op->cost.kind == CPU_NO_COST || !op->traced || failed)
+    if (!traced || failed)
         return;
-    event.scope = op->scope;
+    event.end = cpu_moment();
     cpu_trace_operation(event, &op->cost);
+}
+
+// Runs the next operation in this thread: that of the stream, or of a host. Called with cpu_lock
+// held; releases it meanwhile.
+static void run_next(struct CUstream_st *s) {
+    struct operation *op = &s->ring[s->done % CPU_RING];
+    double own = moment;
+    s->busy = 1;
+    cpu_computing++;
+    moment = fmax(s->now, op->from);
+    pthread_mutex_unlock(&cpu_lock);
+    cpu_execute(s, op);
+    op->end = moment;
+    moment = own;
+    pthread_mutex_lock(&cpu_lock);
+    s->now = op->end;
+    s->busy = 0;
+    cpu_computing--;
+    s->done++;
+    s->called &= s->done < s->queued;
+    if (s->called)
+        pthread_cond_signal(&s->work);
+    if (s->done >= s->wake_at || stopping) {
+        s->wake_at = UINT64_MAX;
+        pthread_cond_broadcast(&s->progress);
+    }
+}
+
+// Waits until there is work for the thread of a stream. A host that waits runs collectives itself
+// (wait_until_done), because to hand a short one over to another thread and back takes ten times as
+// long as to run it. As long as hosts wait soon for each collective that they queue, they do not
+// even wake this thread. It then naps, and takes what no host has come for.
+static void await_work(struct CUstream_st *s) {
+    while (!s->called || s->busy || stopping) {
+        double end = cpu_now() + NAP_SECONDS;
+        struct timespec until = {(time_t)end, (long)(fmod(end, 1) * 1e9)};
+        uint64_t before = s->done;
+        if (!hosts_are_prompt(s)) {
+            pthread_cond_wait(&s->work, &cpu_lock);
+        } else if (pthread_cond_clockwait(&s->work, &cpu_lock, CLOCK_MONOTONIC, &until) &&
+                   s->done == before) {
+            s->prompt = 0;
+            s->called = s->done < s->queued;
+        }
+    }
 }
 
 // The thread of a stream: runs its operations one after the other, for the life of the process.
@@ -97,24 +151,8 @@ static void *serve(void *argument) {
     struct CUstream_st *s = argument;
     pthread_mutex_lock(&cpu_lock);
     for (;;) {
-        while (s->done == s->queued || stopping)
-            pthread_cond_wait(&s->work, &cpu_lock);
-        s->busy = 1;
-        cpu_computing++;
-        struct operation *op = &s->ring[s->done % CPU_RING];
-        moment = fmax(s->now, op->from);
-        pthread_mutex_unlock(&cpu_lock);
-        cpu_execute(s, op);
-        op->end = moment;
-        pthread_mutex_lock(&cpu_lock);
-        s->now = op->end;
-        s->busy = 0;
-        cpu_computing--;
-        s->done++;
-        if (s->done >= s->wake_at || stopping) {
-            s->wake_at = UINT64_MAX;
-            pthread_cond_broadcast(&s->progress);
-        }
+        await_work(s);
+        run_next(s);
     }
     return NULL;
 }
@@ -196,13 +234,25 @@ int cpu_is_legacy(const struct CUstream_st *s) {
 
 // The launch of an operation.
 
+// Other operations need what only the thread has: its stack, and its number of OpenMP threads. With
+// random delays, all operations run beside the host.
+static int host_may_run(const struct CUstream_st *s, const struct operation *op) {
+    return op->cost.kind == CPU_COLLECTIVE && !s->chaos;
+}
+
 // Waits until a stream has done this number of operations. Called with cpu_lock held; releases it
 // meanwhile.
 static void wait_until_done(struct CUstream_st *s, uint64_t target) {
+    if (s->done >= target)
+        return;
+    s->prompt = cpu_now() - s->since < SOON_SECONDS ? s->prompt + 1 : 0;
     while (s->done < target) {
-        if (target < s->wake_at)
-            s->wake_at = target;
-        pthread_cond_wait(&s->progress, &cpu_lock);
+        if (!s->busy && !stopping && host_may_run(s, &s->ring[s->done % CPU_RING])) {
+            run_next(s);
+        } else {
+            s->wake_at = target < s->wake_at ? target : s->wake_at;
+            pthread_cond_wait(&s->progress, &cpu_lock);
+        }
     }
 }
 
@@ -218,7 +268,12 @@ static void append(struct CUstream_st *s, const struct operation *wanted, const 
     op->traced = cpu_tracing;
     op->from = moment + (cpu_model ? cpu_model->latency : 0);
     memcpy(op->arguments, arguments, bytes);
+    if (s->done == s->queued)
+        s->since = host_may_run(s, op) ? cpu_now() : 0;
     s->queued++;
+    if (host_may_run(s, op) && hosts_are_prompt(s))
+        return;
+    s->called = 1;
     pthread_cond_signal(&s->work); // the thread starts when cpu_lock is free
 }
 

@@ -25,8 +25,11 @@ struct operation {
 // Streams are never freed, so a thread may wait for one, or walk through the list, without holding
 // the lock all the time. A destroyed stream finishes its work and is then reused.
 struct CUstream_st {
-    int alive; // created and not yet destroyed
-    int busy;  // an operation runs
+    int alive;    // created and not yet destroyed
+    int busy;     // an operation runs
+    int called;   // the thread shall run what is queued; 0: a host will
+    int prompt;   // waits in a row whose host came soon after it had queued
+    double since; // when the first operation in the queue came; 0: it is no collective
     int device;
     int blocking;          // takes turns with the legacy default stream
     uint64_t queued, done; // operations since the thread was started

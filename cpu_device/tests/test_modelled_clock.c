@@ -190,6 +190,17 @@ static void work_in_two_threads(int rank) {
     TAKES(700 + EVENT, start, after);
 }
 
+// The host may run a collective itself, and then keeps its own time, which is later here.
+static void work_and_then_wait(int rank) {
+    for (int i = 0; i < 20; i++) {
+        double begin = cpu_moment();
+        OK(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comm, a));
+        cpu_host_moves_to(begin + 500e-6);
+        OK(cudaStreamSynchronize(a));
+        same_time(500 + WAKE, (cpu_moment() - begin) * 1e6, __LINE__);
+    }
+}
+
 // A kernel that changes an array reads and writes it: an addition moves three floats.
 static void change_arrays(int rank) {
     float *x = (float *)memory;
@@ -446,6 +457,7 @@ int main(int argc, char **argv) {
     TIMED(a_product_takes_the_time_of_whole_tiles, 1, multiply);
     TIMED(the_host_waits_for_a_stream, 1, let_the_host_wait);
     TIMED(the_host_waits_for_a_stream, 1, copy_pageable_memory);
+    TIMED(the_host_waits_for_a_stream, 2, work_and_then_wait);
     TIMED(the_host_waits_for_room_in_the_queue, 1, fill_the_queue);
     TIMED(a_sum_is_hidden_if_backward_is_longer, 2, hide_all);
     TIMED(a_sum_is_hidden_if_backward_is_longer, 2, hide_a_part);

@@ -98,6 +98,20 @@ static void order_by_events(int rank) {
     OK(cudaEventDestroy(summed));
 }
 
+// Hosts that have often waited at once for what they queued run it themselves. Now one stays away.
+static void stay_away(int rank) {
+    float *x = new_floats(100, (float)rank);
+    for (int i = 0; i < 100; i++) {
+        OK(ncclAllReduce(x, x, 100, ncclFloat, ncclMax, comm, stream));
+        OK(cudaStreamSynchronize(stream));
+    }
+    OK(ncclAllReduce(x, x, 100, ncclFloat, ncclSum, comm, stream));
+    if (rank == 0)
+        await(DONE, 1);
+    GIVES(stream, x, 100, 2);
+    post(DONE);
+}
+
 // Queues more calls than a stream can hold, without synchronisation.
 static void call_many_times(int rank) {
     enum { TIMES = 3000, PART = 10 };
@@ -261,6 +275,7 @@ int main(int argc, char **argv) {
     RANKS(communicators_do_not_wait_for_each_other, 2, use_two_communicators, NULL);
     JOINED(two_streams_keep_the_order_of_the_calls, 2, use_two_streams, NULL);
     JOINED(events_order_collectives, 2, order_by_events, NULL);
+    JOINED(calls_need_no_host_that_waits, 2, stay_away, NULL);
     JOINED(many_calls_can_be_queued, 2, call_many_times, NULL);
     JOINED(streams_between_hosts, 2, use_two_streams, "ab");
     RANKS(streams_between_hosts, 2, use_two_communicators, "ab");
