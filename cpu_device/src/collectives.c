@@ -134,10 +134,11 @@ static ncclResult_t run_exchange(struct ncclComm *c, const struct exchange *e) {
 static void plan(struct exchange *e, const struct ncclComm *c, const struct work *work) {
     const struct call *call = &work->call;
     size_t element = cpu_type_size((ncclDataType_t)call->type), bytes = call->count * element;
-    *e = (struct exchange){
-        .call = *call, .send = work->send, .recv = work->recv, .result = work->recv};
-    e->gift = work->send;
+    e->call = *call;
+    e->send = e->gift = work->send;
+    e->recv = e->result = work->recv;
     for (int r = 0; r < c->ranks; r++) {
+        e->sent[r] = e->given[r] = (struct part){0, 0};
         size_t from = call->count * (size_t)r / (size_t)c->ranks * element;
         size_t to = call->count * ((size_t)r + 1) / (size_t)c->ranks * element;
         switch (call->kind) {
@@ -200,17 +201,16 @@ static double modelled_end(const struct ncclComm *c, const struct work *work) {
 }
 
 static ncclResult_t run(struct ncclComm *c, struct work *work) {
-    c->arrived = c->latest = fmax(cpu_moment(), c->ended);
+    if (cpu_model)
+        c->arrived = c->latest = fmax(cpu_moment(), c->ended);
     c->place = work->place;
     if (work->transfers)
         return cpu_run_transfers(c, work);
     if (!cpu_computes && work->call.kind != CALL_SPLIT)
         return tell_times(c, &work->call);
-    struct exchange *e = cpu_new(sizeof *e);
-    plan(e, c, work);
-    ncclResult_t result = run_exchange(c, e);
-    free(e);
-    return result;
+    struct exchange e; // 8 KB, of which few ranks use little
+    plan(&e, c, work);
+    return run_exchange(c, &e);
 }
 
 // Calls of one communicator run one after the other, even in different streams.

@@ -110,6 +110,7 @@ struct peer {
 struct channel {
     struct ring *out, *in;
     uint64_t slots;       // of each ring
+    uint64_t known_read;  // messages of out that the peer had read when this rank looked last
     struct seat *seat;    // the peer's seat; for a peer on another host, a local copy
     const char *memory;   // the peer's device memory, or NULL
     int has_lent;         // this rank has lent data, and has not waited for the peer since
@@ -137,13 +138,14 @@ struct ncclComm {
     int memory_file; // shows whether other seats are locked
     double patience; // seconds of waiting before a rank sleeps, if its core is otherwise free
 
+    _Atomic uint64_t issued; // calls
     atomic_int aborted;
     pthread_mutex_t lock; // protects the members up to place
     pthread_cond_t changed;
     ncclResult_t state; // the answer of ncclCommGetAsyncError
     int finalized;
-    int connecting;            // threads of the program that wait for a connection (transfers.c)
-    uint64_t issued, finished; // calls; they run in the order in which they were issued
+    int connecting;    // threads of the program that wait for a connection (transfers.c)
+    uint64_t finished; // calls; they run in the order in which they were issued
     uint64_t collectives_issued, collectives_finished;
     const struct cpu_place *place; // of the call that runs, with CPU_DEVICE_CHECK=1
     double arrived;                // modelled time at which this rank came to the call that runs
@@ -243,6 +245,9 @@ struct work {
     struct cpu_note *note; // belongs to the work until the launch
     struct cpu_cost cost;
     const struct cpu_place *place;
+    cudaStream_t stream;
+    struct work *next;   // of the group, or of merged
+    struct work *merged; // the sends and receives that were added to this work
     int transfers;
     struct transfer transfer[];
 };

@@ -1,10 +1,12 @@
 // Counts what the program asks the device to do (CPU_DEVICE_COUNTS).
 #include "internal.h"
 
+static FILE *file; // NULL: nobody asks
 static atomic_long counts[CPU_COUNTED];
 
 void cpu_count(enum cpu_counted what, long number) {
-    atomic_fetch_add_explicit(&counts[what], number, memory_order_relaxed);
+    if (file)
+        atomic_fetch_add_explicit(&counts[what], number, memory_order_relaxed);
 }
 
 enum cpu_counted cpu_counted_as(const struct cpu_cost *cost) {
@@ -15,8 +17,6 @@ enum cpu_counted cpu_counted_as(const struct cpu_cost *cost) {
            : cost->kind >= CPU_COPY_TO_DEVICE ? CPU_COPIES
                                               : CPU_PRODUCTS;
 }
-
-static FILE *file;
 
 // Appends a line for this process. One call writes it, so the lines of ranks do not mix.
 static void write_counts(void) {

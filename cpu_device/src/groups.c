@@ -2,16 +2,10 @@
 // group of its own.
 #include "comm.h"
 
-struct queued {
-    struct work *work;
-    cudaStream_t stream;
-    struct queued *next, *merged; // merged: calls whose work was added to this one's work
-};
-
 static _Thread_local struct {
     int depth;
     ncclResult_t error;
-    struct queued *first, **last;
+    struct work *first, **last;
 } group;
 
 ncclResult_t cpu_noted(ncclResult_t result) {
@@ -25,18 +19,14 @@ int cpu_in_group(void) {
 }
 
 int cpu_group_uses(const struct ncclComm *c) {
-    for (const struct queued *q = group.first; q; q = q->next)
-        if (q->work->comm == c)
+    for (const struct work *w = group.first; w; w = w->next)
+        if (w->comm == c)
             return 1;
     return 0;
 }
 
 uint64_t cpu_issue(struct ncclComm *c, uint64_t turns) {
-    pthread_mutex_lock(&c->lock);
-    uint64_t first = c->issued;
-    c->issued += turns;
-    pthread_mutex_unlock(&c->lock);
-    return first;
+    return atomic_fetch_add(&c->issued, turns);
 }
 
 static void run_call(void *arguments) {
@@ -60,26 +50,25 @@ static struct work *merge(struct work *into, const struct work *from) {
 
 // Removes the next call from the list. Collectives come first, in their order. Then all sends and
 // receives of a communicator follow as one call.
-static struct queued *next_queued(void) {
-    struct queued **first = &group.first;
-    while (*first && (*first)->work->transfers)
-        first = &(*first)->next;
-    if (!*first)
-        first = &group.first;
-    struct queued *q = *first, **link = &q->next, *other;
-    while (q->work->transfers && (other = *link)) {
-        if (!other->work->transfers || other->work->comm != q->work->comm) {
+static struct work *next_work(void) {
+    struct work **link = &group.first;
+    while (*link && (*link)->transfers)
+        link = &(*link)->next;
+    if (!*link)
+        link = &group.first;
+    struct work *w = *link, *other;
+    *link = w->next;
+    while (w->transfers && (other = *link)) {
+        if (!other->transfers || other->comm != w->comm) {
             link = &other->next;
             continue;
         }
-        q->work = merge(q->work, other->work);
-        free(other->work);
         *link = other->next;
-        other->next = q->merged;
-        q->merged = other;
+        w = merge(w, other);
+        other->next = w->merged;
+        w->merged = other;
     }
-    *first = q->next;
-    return q;
+    return w;
 }
 
 // Makes a stream wait for the work that is now on another one.
@@ -95,20 +84,22 @@ static void let_wait(cudaStream_t stream, cudaStream_t for_other) {
 // Launches the call on the communicator's device, which may differ from the current one. If other
 // calls are merged into it, it runs in the stream of the first call, and the streams of the others
 // wait for it.
-static ncclResult_t launch(struct work *work, cudaStream_t stream, const struct queued *merged) {
+static ncclResult_t launch(struct work *work) {
     struct ncclComm *c = work->comm;
+    cudaStream_t stream = work->stream;
+    const struct work *merged = work->merged;
     int before = cpu_current_device();
     work->turn = cpu_issue(c, 1);
     work->call.number = c->collectives_issued;
     c->collectives_issued += !work->transfers;
     cudaSetDevice(c->device);
-    for (const struct queued *m = merged; m; m = m->next)
+    for (const struct work *m = merged; m; m = m->next)
         let_wait(stream, m->stream);
     cpu_give_note(work->note);
     work->cost.number = work->call.number;
     cpu_give_cost(&work->cost);
     cudaError_t error = cpu_launch_always(stream, run_call, &work, sizeof work);
-    for (const struct queued *m = merged; m; m = m->next)
+    for (const struct work *m = merged; m; m = m->next)
         let_wait(m->stream, stream);
     cudaSetDevice(before);
     if (error) {
@@ -122,42 +113,40 @@ static ncclResult_t launch(struct work *work, cudaStream_t stream, const struct 
 
 // Connects the ranks of all sends and receives of the group. They all tell their peers before the
 // first one waits, because two peers may be ranks of this thread.
-static ncclResult_t connect_queued(ncclResult_t result) {
-    for (const struct queued *q = group.first; q && !result; q = q->next)
-        cpu_announce(q->work);
-    for (const struct queued *q = group.first; q && !result; q = q->next)
-        result = cpu_connect(q->work);
+static ncclResult_t connect_all(ncclResult_t result) {
+    for (const struct work *w = group.first; w && !result; w = w->next)
+        cpu_announce(w);
+    for (const struct work *w = group.first; w && !result; w = w->next)
+        result = cpu_connect(w);
     return result;
 }
 
 // Launches all calls of the group, or frees them if the group has failed.
-static ncclResult_t launch_queued(ncclResult_t result) {
-    result = connect_queued(result);
+static ncclResult_t launch_all(ncclResult_t result) {
+    result = connect_all(result);
     while (group.first) {
-        struct queued *q = next_queued();
+        struct work *w = next_work(), *merged = w->merged;
         if (result) {
-            cpu_free_note(q->work->note);
-            free(q->work);
+            cpu_free_note(w->note);
+            free(w);
         } else {
-            result = launch(q->work, q->stream, q->merged);
+            result = launch(w);
         }
-        for (struct queued *m; (m = q->merged);) {
-            q->merged = m->next;
+        for (struct work *m; (m = merged);) {
+            merged = m->next;
             free(m);
         }
-        free(q);
     }
     return result;
 }
 
 ncclResult_t cpu_enqueue(struct work *work, cudaStream_t stream) {
-    struct queued *q = cpu_new(sizeof *q);
-    *q = (struct queued){work, stream, NULL, NULL};
+    work->stream = stream;
     if (!group.first)
         group.last = &group.first;
-    *group.last = q;
-    group.last = &q->next;
-    return group.depth ? ncclSuccess : launch_queued(ncclSuccess);
+    *group.last = work;
+    group.last = &work->next;
+    return group.depth ? ncclSuccess : launch_all(ncclSuccess);
 }
 
 ncclResult_t pncclGroupStart(void) {
@@ -168,11 +157,10 @@ ncclResult_t pncclGroupStart(void) {
 
 // The calls of a group run at the same time, so no other one may use the bytes that one writes.
 static ncclResult_t check_group(void) {
-    for (const struct queued *q = group.first; q; q = q->next)
-        for (const struct queued *other = group.first; other; other = other->next) {
-            const struct work *a = q->work, *b = other->work;
-            if (q == other || !(cpu_overlap(a->recv, a->recv_bytes, b->send, b->send_bytes) ||
-                                cpu_overlap(a->recv, a->recv_bytes, b->recv, b->recv_bytes)))
+    for (const struct work *a = group.first; a; a = a->next)
+        for (const struct work *b = group.first; b; b = b->next) {
+            if (a == b || !(cpu_overlap(a->recv, a->recv_bytes, b->send, b->send_bytes) ||
+                            cpu_overlap(a->recv, a->recv_bytes, b->recv, b->recv_bytes)))
                 continue;
             return cpu_refuse(ncclInvalidUsage,
                               "ncclGroupEnd: the calls of a group run at the same time, but %s "
@@ -187,7 +175,7 @@ ncclResult_t pncclGroupEnd(void) {
         return cpu_refuse(ncclInvalidUsage, "ncclGroupEnd: there was no ncclGroupStart");
     if (--group.depth > 0)
         return ncclSuccess;
-    return launch_queued(group.error ? group.error : check_group());
+    return launch_all(group.error ? group.error : check_group());
 }
 
 MAY_BE_REPLACED(ncclGroupStart);

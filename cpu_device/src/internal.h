@@ -80,6 +80,9 @@ struct cpu_heap {
 };
 struct cpu_heap cpu_heap(void);
 
+// cpu_view and cpu_device_of in one call.
+void *cpu_view_on(const void *pointer, size_t bytes, int *device);
+
 // Returns the number of bytes from the pointer to the end of its allocation, or 0 if it has none.
 size_t cpu_bytes_from(const void *pointer);
 

@@ -431,14 +431,27 @@ int cpu_is_device_pointer(const void *pointer) {
     return (uintptr_t)pointer - heap < heap_bytes;
 }
 
-void *cpu_view(const void *pointer, size_t bytes) {
+void *cpu_view_on(const void *pointer, size_t bytes, int *device) {
     uintptr_t address = (uintptr_t)pointer;
     int on_device = cpu_is_device_pointer(pointer);
     pthread_mutex_lock(&cpu_lock);
     struct allocation *a = find(on_device ? device_list : pinned_list, address);
     int inside = a && address - a->start <= a->bytes && bytes <= a->bytes - (address - a->start);
+    void *view = inside ? (void *)(a->view + (address - a->start)) : NULL;
+    *device = a && on_device ? a->device : -1;
     pthread_mutex_unlock(&cpu_lock);
-    return inside ? (void *)(a->view + (address - a->start)) : NULL;
+    return view;
+}
+
+void *cpu_view(const void *pointer, size_t bytes) {
+    int device;
+    return cpu_view_on(pointer, bytes, &device);
+}
+
+int cpu_device_of(const void *pointer) {
+    int device;
+    cpu_view_on(pointer, 0, &device);
+    return device;
 }
 
 size_t cpu_bytes_from(const void *pointer) {
@@ -449,15 +462,6 @@ size_t cpu_bytes_from(const void *pointer) {
     size_t bytes = a && address - a->start <= a->bytes ? a->bytes - (address - a->start) : 0;
     pthread_mutex_unlock(&cpu_lock);
     return bytes;
-}
-
-int cpu_device_of(const void *pointer) {
-    pthread_mutex_lock(&cpu_lock);
-    struct allocation *a =
-        cpu_is_device_pointer(pointer) ? find(device_list, (uintptr_t)pointer) : NULL;
-    int device = a ? a->device : -1;
-    pthread_mutex_unlock(&cpu_lock);
-    return device;
 }
 
 int cpu_overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {

@@ -1,10 +1,12 @@
 // Messages between two ranks. comm.h explains the rings that hold them.
 #include "messages.h"
 
-int cpu_has_room(const struct channel *ch) {
-    return atomic_load_explicit(&ch->out->written, memory_order_relaxed) -
-               atomic_load_explicit(&ch->out->read, memory_order_acquire) <
-           ch->slots;
+// Looks only if the ring may be full, because the count lies in the cache of the peer's core.
+int cpu_has_room(struct channel *ch) {
+    uint64_t written = atomic_load_explicit(&ch->out->written, memory_order_relaxed);
+    if (written - ch->known_read == ch->slots)
+        ch->known_read = atomic_load_explicit(&ch->out->read, memory_order_acquire);
+    return written - ch->known_read < ch->slots;
 }
 
 struct message *cpu_unread(const struct ncclComm *c, int peer) {

@@ -57,7 +57,7 @@ ncclResult_t cpu_await_reader(struct ncclComm *c, int peer, const struct call *c
 
 // The same without waiting: returns 1 if the ring has room, and then writes a message; and returns
 // the next message from the peer, or NULL if there is none yet.
-int cpu_has_room(const struct channel *ch);
+int cpu_has_room(struct channel *ch);
 void cpu_write_message(struct ncclComm *c, int peer, const struct call *call, const void *data,
                        size_t bytes);
 struct message *cpu_unread(const struct ncclComm *c, int peer);

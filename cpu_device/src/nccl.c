@@ -69,12 +69,13 @@ static ncclResult_t view(const char *name, const char *argument, const struct nc
         return ncclSuccess;
     if (!pointer)
         return cpu_refuse(ncclInvalidArgument, "%s: %s is NULL", name, argument);
-    int device = cpu_device_of(pointer);
+    int device, fits = elements <= SIZE_MAX / 16;
+    void *there = cpu_view_on(pointer, fits ? elements * element : 0, &device);
     if (device >= 0 && device != c->device)
         return cpu_refuse(ncclInvalidArgument,
                           "%s: %s is memory of device %d, and the communicator uses device %d",
                           name, argument, device, c->device);
-    if (elements <= SIZE_MAX / 16 && (*out = cpu_view(pointer, elements * element)))
+    if (fits && (*out = there))
         return ncclSuccess;
     size_t bytes = cpu_bytes_from(pointer);
     if (!bytes)

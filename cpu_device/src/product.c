@@ -47,8 +47,8 @@ static int view_matrix(struct matrix *out, struct cpu_span *span, const void *da
                        cudaDataType type, int ld, int rows, int cols) {
     size_t elements = rows && cols ? (size_t)ld * (size_t)(cols - 1) + (size_t)rows : 0;
     size_t element = cpu_element_bytes(type);
-    int device = cpu_device_of(data);
-    *out = (struct matrix){cpu_view(data, elements * element), type, ld, 0, 0};
+    int device;
+    *out = (struct matrix){cpu_view_on(data, elements * element, &device), type, ld, 0, 0};
     *span = (struct cpu_span){(uintptr_t)data, (size_t)rows * element, (size_t)ld * element,
                               (size_t)cols, 0};
     return out->data != NULL && (device < 0 || device == cpu_current_device());
