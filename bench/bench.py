@@ -74,6 +74,13 @@ def compiler(program):
     return found[0].decode() if found else "unknown"
 
 
+def judged(goal, value):
+    """The goal, such as "at least 1.3" or "at most 3 %", which names a value that misses it."""
+    if goal and (value < float(goal.split()[2])) == goal.startswith("at least"):
+        return goal + ", missed"
+    return goal
+
+
 def spread(values, digits=0):
     """The median, and the lowest and highest."""
     middle, low, high = (f"{value:.{digits}f}" for value in (statistics.median(values), min(values), max(values)))

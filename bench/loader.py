@@ -5,11 +5,12 @@ import gzip
 import os
 import re
 import shutil
+import statistics
 import sys
 import tempfile
 import time
 
-from bench import machine, option, run, spread
+from bench import judged, machine, option, run, spread
 from compare import GPU, MODELS, build, data_of, speed
 
 ROUNDS, EPOCHS = int(option("--rounds", 5)), 5
@@ -36,8 +37,9 @@ def compare_training(folder):
         options = "--batch", batch, "--lr", 0.01, "--max-steps", steps, "--log-every", steps // 10, "--load"
         rates = [[speed(train(model, folder, *options, load)) for load in ("device", "stream")] for _ in range(ROUNDS)]
         device, stream = zip(*rates)
-        ratio = spread([streamed / kept for kept, streamed in rates], 3)
-        print(f"{model:5}  {batch:5}  {spread(device):>24}  {spread(stream):>24}  {ratio:>24}  at least 0.95", flush=True)
+        ratios = [streamed / kept for kept, streamed in rates]
+        print(f"{model:5}  {batch:5}  {spread(device):>24}  {spread(stream):>24}  {spread(ratios, 3):>24}  "
+              f"{judged('at least 0.95', statistics.median(ratios))}", flush=True)
 
 
 def compare_modelled(folder):
@@ -48,7 +50,8 @@ def compare_modelled(folder):
                        CPU_DEVICE_MODEL="h100", CPU_DEVICE_COMPUTE="0")
         step = float(re.search(r"modelled ms.* (\S+)$", output, re.M)[1])
         shortest = shortest or step
-        print(f"--load {options:24}  {step:5.3f}  {step / shortest - 1:6.1%}  {goal}", flush=True)
+        longer = 100 * (step / shortest - 1)
+        print(f"--load {options:24}  {step:5.3f}  {longer:4.1f} %  {judged(goal, longer)}", flush=True)
 
 
 def torch_rates(folder, way, workers):
@@ -92,9 +95,9 @@ def compare_loaders(folder):
     rounds = [{key: [float(rate) for rate in run(*command).split()] for key, command in commands.items()} for _ in range(ROUNDS)]
     for name, workers in commands:
         rates, per_core = zip(*(each[name, workers] for each in rounds))
-        gain = spread([each["this course", workers][1] / each[name, workers][1] for each in rounds], 2)
+        gains = [each["this course", workers][1] / each[name, workers][1] for each in rounds]
         print(f"{name:26}  {workers:7}  {spread(rates):>25}  {spread(per_core):>25}" +
-              (f"  {gain:>21}  above 1" if name != "this course" else ""))
+              (f"  {spread(gains, 2):>21}  {judged('at least 1', statistics.median(gains))}" if name != "this course" else ""))
 
 
 def main():

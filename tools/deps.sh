@@ -86,6 +86,7 @@ check() { # SET
             want has_command chromium chromium chromium '' # for the slides
             want has_command npm 'nodejs npm' nodejs-npm nodejs
             want has_command pdftotext poppler-utils poppler-utils poppler
+            want has_torch - python3-torch python3-pytorch pytorch
             ;;&
         test-all | cluster | container)
             want has_command mpirun openmpi-bin openmpi openmpi
@@ -93,9 +94,6 @@ check() { # SET
             unpack has_command slurmctld 'slurmctld slurm-client'
             unpack has_command slurmd slurmd
             unpack has_command sshd 'openssh-server openssh-client'
-            ;;&
-        test-all | bench)
-            want has_torch - python3-torch python3-pytorch pytorch
             ;;&
         container)
             want has_command mmdebstrap mmdebstrap '' ''

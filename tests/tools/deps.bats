@@ -96,9 +96,14 @@ calls() { # PATTERN: how many there were of apt-get
     [ ! -e calls ]
 }
 
-@test "make bench looks for images before it installs or builds anything" {
-    run --separate-stderr make bench
-    [ "$status" = 2 ]
-    [ "${stderr_lines[0]}" = "error: make bench needs images: make data" ]
-    [ ! -e calls ] && [ ! -e build ]
+@test "make bench looks for images and for PyTorch before it installs or builds anything" {
+    refuses() { # MESSAGE ARGUMENT...
+        run --separate-stderr make bench "${@:2}"
+        [ "$status" = 2 ] && [[ ${stderr_lines[0]} == "error: make bench needs $1"* ]]
+        [ ! -e calls ] && [ ! -e build ]
+    }
+    stand_in no-torch 'exit 1'
+    refuses 'images: make data' TORCH=no-torch
+    mkdir -p data/digits && touch data/digits/train-images-idx3-ubyte.gz
+    refuses 'PyTorch, which no-torch does not find: sudo apt-get install python3-torch' TORCH=no-torch
 }
