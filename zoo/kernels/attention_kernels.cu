@@ -353,18 +353,39 @@ template <class T, int TENSOR, int W> __global__ static void attend_kernel(struc
                f.outputs, f.sum);
 }
 
-// A warp computes a sum.
-__global__ static void deltas_kernel(struct attending g) {
+// LANES threads compute a sum. Each adds up N neighbouring products at a time.
+enum { LANES = 8, DELTAS = THREADS / LANES };
+template <cudaDataType type, int ALIGNED> __global__ static void deltas_kernel(struct attending g) {
     const struct attention_inputs &a = g.in;
-    size_t row = (size_t)blockIdx.x * WARPS + threadIdx.x / 32; // [samples, queries, heads]
-    size_t token = row / a.heads, rows = (size_t)a.samples * a.queries * a.heads;
+    const int N = type == CUDA_R_32F ? 4 : 8;
+    unsigned row = blockIdx.x * DELTAS + threadIdx.x / LANES; // [samples, queries, heads]
+    unsigned token = row / a.heads, rows = a.samples * a.queries * a.heads;
     float sum = 0.f;
-    for (int d = threadIdx.x % 32; row < rows && d < a.width; d += 32)
-        sum += value_at(g.dy, a.type, row * a.width + d) * value_at(g.y, a.type, row * a.width + d);
-    sum = sum_of_warp(sum);
-    if (row < rows && threadIdx.x % 32 == 0)
-        g.deltas[(token / a.queries * a.heads + row % a.heads) * a.queries + token % a.queries] =
-            sum;
+    for (int d = threadIdx.x % LANES * N; row < rows && d < a.width; d += LANES * N) {
+        size_t i = (size_t)row * a.width + d;
+        values<type, N> y, dy;
+        if (ALIGNED) {
+            y = ((const values<type, N> *)g.y)[i / N];
+            dy = ((const values<type, N> *)g.dy)[i / N];
+        }
+        for (int k = 0; k < N && (ALIGNED || d + k < a.width); k++)
+            sum += ALIGNED ? value_at(&dy, type, k) * value_at(&y, type, k)
+                           : value_at(g.dy, type, i + k) * value_at(g.y, type, i + k);
+    }
+    for (int lanes = LANES / 2; lanes > 0; lanes /= 2)
+        sum += __shfl_xor_sync(~0u, sum, lanes);
+    if (row < rows && threadIdx.x % LANES == 0)
+        g.deltas[(token / a.queries * a.heads + row % a.heads) * (size_t)a.queries +
+                 token % a.queries] = sum;
+}
+
+template <cudaDataType type>
+static void compute_deltas(const struct attending &g, unsigned rows, cudaStream_t stream) {
+    unsigned blocks = (rows + DELTAS - 1) / DELTAS;
+    if (g.aligned)
+        LAUNCH_BLOCKS((deltas_kernel<type, 1>), blocks, dim3(THREADS), stream, g);
+    else
+        LAUNCH_BLOCKS((deltas_kernel<type, 0>), blocks, dim3(THREADS), stream, g);
 }
 
 // Computes the gradients of the OWN queries from number first on or, with KEYS, those of the OWN
@@ -483,10 +504,13 @@ void attend_backward(const struct attention_inputs *a, const void *y, const void
                      cudaStream_t stream) {
     unsigned heads = (unsigned)a->samples * a->heads, rows = heads * a->queries;
     unsigned blocks = heads * ((a->queries + OWN - 1) / OWN + (a->keys + OWN - 1) / OWN);
-    int aligned = are_aligned(a, a->q, a->k, a->v, dy) && are_aligned(a, dq, dk, dv, dy);
+    int aligned = are_aligned(a, a->q, a->k, a->v, dy) && are_aligned(a, dq, dk, dv, y);
     struct attending g = {*a, y, dy, NULL, dq, dk, dv, (float *)logs, deltas, aligned};
     if (blocks == 0)
         return;
-    LAUNCH_BLOCKS(deltas_kernel, (rows + WARPS - 1) / WARPS, dim3(THREADS), stream, g);
+    if (a->type == CUDA_R_32F)
+        compute_deltas<CUDA_R_32F>(g, rows, stream);
+    else
+        compute_deltas<CUDA_R_16BF>(g, rows, stream);
     LAUNCH_TYPE(attend_backward_kernel, blocks, stream, g);
 }
