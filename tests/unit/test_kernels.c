@@ -10,6 +10,7 @@
 #include "zoo/kernels/attention_kernels.h"
 #include "zoo/kernels/element_kernels.h"
 #include "zoo/kernels/image_kernels.h"
+#include "zoo/kernels/norm_kernels.h"
 #include "zoo/kernels/sequence_kernels.h"
 #include "zoo/kernels/value_kernels.h"
 #include <zlib.h>
@@ -431,6 +432,27 @@ TEST(results_of_values_may_begin_at_any_float) {
         results[skew] = to_host(y, COUNT * sizeof *y);
     }
     assert_memory_equal(results[0], results[1], COUNT * sizeof *x);
+}
+
+TEST(results_of_norms_may_begin_at_any_float) {
+    enum { CHANNELS = 24, COUNT = 3 * 5 * CHANNELS };
+    const float *x = to_device(random_floats(COUNT, 1, 1), COUNT * sizeof *x), *results[2][3];
+    struct norm n = {3, 5, CHANNELS, .groups = 2, .x = x, .parameters = x};
+    for (int skew = 0; skew < 2; skew++) {
+        float *y = (float *)new_device_array((COUNT + 1) * sizeof *y) + skew;
+        float *dx = (float *)new_device_array((COUNT + 1) * sizeof *y) + skew;
+        float *gradients = new_device_array(2 * CHANNELS * sizeof *y);
+        n.statistics = new_device_array(3 * 2 * 2 * sizeof *y);
+        normalise(&n, y, stream);
+        normalise_backward(&n, x, NULL, dx, gradients,
+                           new_device_array(norm_slices(3) * 2 * CHANNELS * sizeof *y), stream);
+        results[skew][0] = to_host(y, COUNT * sizeof *y);
+        results[skew][1] = to_host(dx, COUNT * sizeof *y);
+        results[skew][2] = to_host(gradients, 2 * CHANNELS * sizeof *y);
+    }
+    assert_memory_equal(results[0][0], results[1][0], COUNT * sizeof *x);
+    assert_memory_equal(results[0][1], results[1][1], COUNT * sizeof *x);
+    assert_memory_equal(results[0][2], results[1][2], 2 * CHANNELS * sizeof *x);
 }
 
 TEST(attention_in_tf32_is_near_fp32) {

@@ -1,7 +1,8 @@
 // The kernels of normalisation for a GPU. A block computes a group, or a warp does if the group has
 // few numbers: those of a token (ONE: samples have one pixel). 1 << shift threads side by side read
-// neighbouring channels, and the next ones those of the next pixel. A thread reads N channels at a
-// time, 4 where their addresses allow it. The kernels count channels in units of N.
+// neighbouring channels, and the next ones those of the next pixel. A thread computes N channels at
+// a time, 4 if a group has a multiple of 4, and reads them at once if they are ALIGNED. The kernels
+// count channels in units of N.
 #include "common/kernels/gpu_launch.h"
 extern "C" {
 #include "zoo/kernels/norm_kernels.h"
@@ -38,18 +39,30 @@ __device__ static inline size_t place_of(const struct norm &n, const struct grou
 template <int N> using floats = values<CUDA_R_32F, N>;
 
 // Returns unit i of an array of values of this type.
-template <cudaDataType type, int N>
+template <cudaDataType type, int N, int ALIGNED>
 __device__ static inline floats<N> floats_at(const void *array, size_t i) {
-    values<type, N> unit = ((const values<type, N> *)array)[i];
+    values<type, N> unit;
     floats<N> x;
+    if (ALIGNED)
+        unit = ((const values<type, N> *)array)[i];
     for (int k = 0; k < N; k++)
-        x.at[k] = value_at(&unit, type, k);
+        x.at[k] = ALIGNED ? value_at(&unit, type, k) : value_at(array, type, i * N + k);
     return x;
 }
 
-template <int N> __device__ static inline floats<N> parameters_at(const struct norm &n, size_t i) {
-    return n.parameters_type == CUDA_R_32F ? floats_at<CUDA_R_32F, N>(n.parameters, i)
-                                           : floats_at<CUDA_R_16BF, N>(n.parameters, i);
+template <cudaDataType type, int N, int ALIGNED>
+__device__ static inline void set_floats(void *array, size_t i, const floats<N> &x) {
+    values<type, N> unit;
+    for (int k = 0; k < N; k++)
+        set_value(ALIGNED ? &unit : array, type, ALIGNED ? k : i * N + k, x.at[k]);
+    if (ALIGNED)
+        ((values<type, N> *)array)[i] = unit;
+}
+
+template <int N, int ALIGNED>
+__device__ static inline floats<N> parameters_at(const struct norm &n, size_t i) {
+    return n.parameters_type == CUDA_R_32F ? floats_at<CUDA_R_32F, N, ALIGNED>(n.parameters, i)
+                                           : floats_at<CUDA_R_16BF, N, ALIGNED>(n.parameters, i);
 }
 
 template <int N> __device__ static inline void add(floats<N> &sums, const floats<N> &x) {
@@ -84,8 +97,8 @@ template <int ONE> __device__ static inline float sum_of_group(float value) {
     return value;
 }
 
-template <int ONE, cudaDataType type, int N>
-__global__ static void normalise_kernel(struct norm n, void *y, unsigned shift) {
+template <int ONE, cudaDataType type, int N, int ALIGNED>
+__global__ static void normalise_kernel(struct norm n, void *to_y, unsigned shift) {
     size_t number = ONE ? (blockIdx.x * (size_t)BLOCK_THREADS + threadIdx.x) / WARP : blockIdx.x;
     struct group_view v = group_at(n, number, shift);
     float sum = 0.f, squares = 0.f, count = n.pixels * v.width * N;
@@ -93,27 +106,25 @@ __global__ static void normalise_kernel(struct norm n, void *y, unsigned shift) 
         return;
     FOR_CHANNELS (c, v)
         FOR_PIXELS (e, v)
-            for (float x : floats_at<CUDA_R_32F, N>(n.x, place_of<ONE>(n, v, c, e)).at)
+            for (float x : floats_at<CUDA_R_32F, N, ALIGNED>(n.x, place_of<ONE>(n, v, c, e)).at)
                 sum += x;
     float mean = sum_of_group<ONE>(sum) / count;
     FOR_CHANNELS (c, v)
         FOR_PIXELS (e, v)
-            for (float x : floats_at<CUDA_R_32F, N>(n.x, place_of<ONE>(n, v, c, e)).at)
+            for (float x : floats_at<CUDA_R_32F, N, ALIGNED>(n.x, place_of<ONE>(n, v, c, e)).at)
                 squares += (x - mean) * (x - mean);
     float inverse = 1 / sqrtf(sum_of_group<ONE>(squares) / count + 1e-5f);
     FOR_CHANNELS (c, v) {
-        floats<N> scale = parameters_at<N>(n, v.channel + c);
-        floats<N> shift = parameters_at<N>(n, n.channels + v.channel + c);
+        floats<N> scale = parameters_at<N, ALIGNED>(n, v.channel + c);
+        floats<N> shift = parameters_at<N, ALIGNED>(n, n.channels + v.channel + c);
         FOR_PIXELS (e, v) {
             size_t i = place_of<ONE>(n, v, c, e);
-            floats<N> x = floats_at<CUDA_R_32F, N>(n.x, i);
-            values<type, N> results;
+            floats<N> y = floats_at<CUDA_R_32F, N, ALIGNED>(n.x, i);
             for (int k = 0; k < N; k++) {
-                float result = (x.at[k] - mean) * inverse * scale.at[k] + shift.at[k];
-                set_value(&results, type, k,
-                          n.relu && result < 0.f ? 0.f : result); // NaN stays NaN
+                y.at[k] = (y.at[k] - mean) * inverse * scale.at[k] + shift.at[k];
+                y.at[k] = n.relu && y.at[k] < 0.f ? 0.f : y.at[k]; // NaN stays NaN
             }
-            ((values<type, N> *)y)[i] = results;
+            set_floats<type, N, ALIGNED>(to_y, i, y);
         }
     }
     if (threadIdx.x % (ONE ? WARP : BLOCK_THREADS) == 0) {
@@ -132,28 +143,31 @@ static unsigned shift_of(const struct norm *n, unsigned most) {
 }
 
 // Launches the version of a kernel for these samples and the type of their values.
-#define LAUNCH_NORM(kernel, N, n, ...)                                                             \
+#define LAUNCH_NORM(kernel, N, ALIGNED, n, ...)                                                    \
     do {                                                                                           \
         if ((n).type == CUDA_R_16BF)                                                               \
-            LAUNCH_VERSION(kernel, CUDA_R_16BF, N, n, __VA_ARGS__);                                \
+            LAUNCH_VERSION(kernel, CUDA_R_16BF, N, ALIGNED, n, __VA_ARGS__);                       \
         else                                                                                       \
-            LAUNCH_VERSION(kernel, CUDA_R_32F, N, n, __VA_ARGS__);                                 \
+            LAUNCH_VERSION(kernel, CUDA_R_32F, N, ALIGNED, n, __VA_ARGS__);                        \
     } while (0)
-#define LAUNCH_VERSION(kernel, type, N, n, ...)                                                    \
+#define LAUNCH_VERSION(kernel, type, N, ALIGNED, n, ...)                                           \
     do {                                                                                           \
         if ((n).pixels == 1)                                                                       \
-            LAUNCH_SHARED((kernel<1, type, N>), __VA_ARGS__);                                      \
+            LAUNCH_SHARED((kernel<1, type, N, ALIGNED>), __VA_ARGS__);                             \
         else                                                                                       \
-            LAUNCH_SHARED((kernel<0, type, N>), __VA_ARGS__);                                      \
+            LAUNCH_SHARED((kernel<0, type, N, ALIGNED>), __VA_ARGS__);                             \
     } while (0)
 
-// Returns 1 if each 4 channels of a group begin at a multiple of 16 bytes, or of 8 in bfloat16.
-static int are_aligned(const struct norm *n, const void *y, const void *other, const void *dx,
-                       const void *sums) {
-    uintptr_t all = (uintptr_t)n->x | (uintptr_t)n->parameters | (uintptr_t)y | (uintptr_t)other |
-                    (uintptr_t)dx | (uintptr_t)sums;
-    return n->channels / n->groups % 4 == 0 && all % 16 == 0;
-}
+// Launches a function that is a template for N and ALIGNED.
+#define CALL_BY(function, n, all, ...)                                                             \
+    do {                                                                                           \
+        if ((n)->channels / (n)->groups % 4)                                                       \
+            function<1, 1>(n, __VA_ARGS__);                                                        \
+        else if ((all) % 16)                                                                       \
+            function<4, 0>(n, __VA_ARGS__);                                                        \
+        else                                                                                       \
+            function<4, 1>(n, __VA_ARGS__);                                                        \
+    } while (0)
 
 static struct norm in_units(const struct norm *n, size_t size) {
     struct norm units = *n;
@@ -161,24 +175,22 @@ static struct norm in_units(const struct norm *n, size_t size) {
     return units;
 }
 
-template <int N> static void normalise_by(const struct norm *of, void *y, cudaStream_t stream) {
+template <int N, int ALIGNED>
+static void normalise_by(const struct norm *of, void *y, cudaStream_t stream) {
     struct norm n = in_units(of, N);
     size_t groups = n.samples * n.groups, threads = n.pixels == 1 ? WARP : BLOCK_THREADS;
     if (groups > 0) // a grid of 0 blocks is an error
-        LAUNCH_NORM(normalise_kernel, N, n, (groups * threads - 1) / BLOCK_THREADS + 1,
+        LAUNCH_NORM(normalise_kernel, N, ALIGNED, n, (groups * threads - 1) / BLOCK_THREADS + 1,
                     dim3(BLOCK_THREADS), 0, stream, n, y, shift_of(&n, threads));
 }
 
 void normalise(const struct norm *n, void *y, cudaStream_t stream) {
-    if (are_aligned(n, y, NULL, NULL, NULL))
-        normalise_by<4>(n, y, stream);
-    else
-        normalise_by<1>(n, y, stream);
+    CALL_BY(normalise_by, n, (uintptr_t)n->x | (uintptr_t)n->parameters | (uintptr_t)y, y, stream);
 }
 
 // A block computes a group of the samples of a slice, one after the other. With d = dy * scale, the
 // gradient of x is (d - mean of d - normalised * mean of (d * normalised)) / deviation.
-template <int ONE, cudaDataType type, int N>
+template <int ONE, cudaDataType type, int N, int ALIGNED>
 __global__ static void normalise_backward_kernel(struct norm n, const void *dy, const float *other,
                                                  float *dx, float *sums, unsigned shift,
                                                  unsigned slots) {
@@ -197,11 +209,12 @@ __global__ static void normalise_backward_kernel(struct norm n, const void *dy, 
         float sum = 0.f, products = 0.f;
         v.first = sample * n.pixels * n.channels + v.channel;
         FOR_CHANNELS (c, v) {
-            floats<N> of_scale = {}, of_shift = {}, scale = parameters_at<N>(n, v.channel + c);
+            floats<N> of_scale = {}, of_shift = {},
+                      scale = parameters_at<N, ALIGNED>(n, v.channel + c);
             FOR_PIXELS (e, v) {
                 size_t i = place_of<ONE>(n, v, c, e);
-                floats<N> x = floats_at<CUDA_R_32F, N>(n.x, i),
-                          gradient = floats_at<type, N>(dy, i);
+                floats<N> x = floats_at<CUDA_R_32F, N, ALIGNED>(n.x, i),
+                          gradient = floats_at<type, N, ALIGNED>(dy, i);
                 for (int k = 0; k < N; k++)
                     of_scale.at[k] += gradient.at[k] * ((x.at[k] - mean) * inverse);
                 add(of_shift, gradient);
@@ -218,19 +231,20 @@ __global__ static void normalise_backward_kernel(struct norm n, const void *dy, 
         sum_over_block(sum, products);
         float mean_d = sum * share, mean_product = products * share;
         FOR_CHANNELS (c, v) {
-            floats<N> scale = parameters_at<N>(n, v.channel + c);
+            floats<N> scale = parameters_at<N, ALIGNED>(n, v.channel + c);
             FOR_PIXELS (e, v) {
                 size_t i = place_of<ONE>(n, v, c, e);
-                floats<N> x = floats_at<CUDA_R_32F, N>(n.x, i), d = floats_at<type, N>(dy, i);
+                floats<N> x = floats_at<CUDA_R_32F, N, ALIGNED>(n.x, i),
+                          d = floats_at<type, N, ALIGNED>(dy, i);
                 floats<N> result = {};
                 if (other)
-                    result = floats_at<CUDA_R_32F, N>(other, i);
+                    result = floats_at<CUDA_R_32F, N, ALIGNED>(other, i);
                 for (int k = 0; k < N; k++) {
                     float normalised = (x.at[k] - mean) * inverse;
                     result.at[k] +=
                         (d.at[k] * scale.at[k] - mean_d - normalised * mean_product) * inverse;
                 }
-                ((floats<N> *)dx)[i] = result;
+                set_floats<CUDA_R_32F, N, ALIGNED>(dx, i, result);
             }
         }
     }
@@ -243,28 +257,27 @@ __global__ static void normalise_backward_kernel(struct norm n, const void *dy, 
     }
     if (own > 0)
         return;
-    floats<N> *to = (floats<N> *)sums + 2 * slice * n.channels + v.channel;
     FOR_CHANNELS (c, v) {
-        to[c] = dscale[c];
-        to[n.channels + c] = dshift[c];
+        size_t i = 2 * slice * n.channels + v.channel + c;
+        set_floats<CUDA_R_32F, N, ALIGNED>(sums, i, dscale[c]);
+        set_floats<CUDA_R_32F, N, ALIGNED>(sums, i + n.channels, dshift[c]);
     }
 }
 
-template <int N>
+template <int N, int ALIGNED>
 static void normalise_backward_by(const struct norm *of, const void *dy, const float *other,
                                   float *dx, float *sums, cudaStream_t stream) {
     struct norm n = in_units(of, N);
     unsigned width = n.channels / n.groups, slots = width > BLOCK_THREADS ? width : BLOCK_THREADS;
-    LAUNCH_NORM(normalise_backward_kernel, N, n, norm_slices(n.samples) * n.groups,
+    LAUNCH_NORM(normalise_backward_kernel, N, ALIGNED, n, norm_slices(n.samples) * n.groups,
                 dim3(BLOCK_THREADS), 2 * slots * sizeof(floats<N>), stream, n, dy, other, dx, sums,
                 shift_of(&n, BLOCK_THREADS), slots);
 }
 
 void normalise_backward(const struct norm *n, const void *dy, const float *other, float *dx,
                         float *gradients, float *scratch, cudaStream_t stream) {
-    if (are_aligned(n, dy, other, dx, scratch))
-        normalise_backward_by<4>(n, dy, other, dx, scratch, stream);
-    else
-        normalise_backward_by<1>(n, dy, other, dx, scratch, stream);
+    uintptr_t all = (uintptr_t)n->x | (uintptr_t)n->parameters | (uintptr_t)dy | (uintptr_t)other |
+                    (uintptr_t)dx | (uintptr_t)scratch;
+    CALL_BY(normalise_backward_by, n, all, dy, other, dx, scratch, stream);
     sum_rows(scratch, gradients, (int)norm_slices(n->samples), (int)(2 * n->channels), stream);
 }
