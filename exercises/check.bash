@@ -82,7 +82,9 @@ limited() {
 # What a message shows to repeat this command.
 command_line='' program='' main=''
 remember() {
-    local name value words='' each=()
+    local name value words='' each=() before=''
+    # A run that continues repeats only after the run that has saved.
+    [[ ! -e $SCRATCH/s || "$*" != *"--snapshot $SCRATCH/s"* ]] || before="$command_line; "
     for name in "${!CPU_DEVICE@}" OBSERVE_{SEED,CLOCK} CUDA_VISIBLE_DEVICES RANK LOCAL_RANK WORLD_SIZE \
         "${!MASTER_@}" "${!TORCHELASTIC_@}" log; do
         if [[ -v $name && ${!name@a} == *x* ]]; then
@@ -103,9 +105,10 @@ remember() {
     words+=${value//"$program"/"$MINE/${main##*/}"}
     [[ ! $words =~ --csv\ [^\ ]*\  ]] || words=${words/"${BASH_REMATCH[0]}"/}
     words=${words//"$SCRATCH/data"/$images}
-    words=${words//"$SCRATCH/"//tmp/}
+    words=${words//"$SCRATCH/"/'$folder/'}
     words=${words//'\,'/,}
-    command_line=${words% }
+    [[ $before || $words != *'$folder/'* ]] || before='folder=$(mktemp -d); '
+    command_line=$before${words% }
 }
 
 interrupted() { # SIGNAL
@@ -508,7 +511,7 @@ all_watched() {
     [ "$calls" != 0 ] || wrong "the ranks make no call of ${1/|/ or }"
     [ "$watched" = "$calls" ] || wrong "the watchdog watches only $watched of $calls calls of ${1/|/ or }" \
         'It cannot report that one of the others never ends. The macro COLLECTIVE tells it of a call, with the stream in which' \
-        'the call is.'
+        'the call is. For a group, end_collective does, with the result of ncclGroupEnd.'
     ok "the watchdog watches each call of ${1/|/ or }"
 }
 
