@@ -25,6 +25,7 @@ static struct {
 } seen[MOST_KINDS];
 
 static int in_collective;
+int observed_groups;
 
 static const struct {
     const char *name;
@@ -73,10 +74,11 @@ void __wrap_begin_collective(const char *call, const char *file, int line) {
     __real_begin_collective(call, file, line);
 }
 
-// The watchdog watches the calls in this stream.
+// The watchdog watches the calls in this stream. Those of a group are in it when the group ends.
 void __wrap_end_collective(ncclResult_t result, cudaStream_t stream) {
     for (int i = 0; i < MOST_KINDS; i++) {
-        seen[i].watched += seen[i].stream == number_of(stream) ? seen[i].open : 0;
+        if (!observed_groups && seen[i].stream == number_of(stream))
+            seen[i].watched += seen[i].open;
         seen[i].open = 0;
     }
     in_collective = 0;

@@ -12,6 +12,8 @@ enum { NO_TYPE = -1 };
 // Counts a call on this stream (NULL: of no stream) that is given this number of values.
 void observe(const char *function, size_t values, int type, cudaStream_t stream);
 
+extern int observed_groups; // of NCCL calls, which have begun and not ended
+
 int observe_rank(void);
 
 // Records which samples a rank uses: of the training order, or of the test set if order is NULL.
@@ -52,7 +54,9 @@ void observe_barrier(cudaStream_t stream);
     (observe("ncclSend", n, type, stream), ncclSend(from, n, type, peer, comm, stream))
 #define ncclRecv(to, n, type, peer, comm, stream)                                                  \
     (observe("ncclRecv", n, type, stream), ncclRecv(to, n, type, peer, comm, stream))
-#define ncclGroupStart() (observe("ncclGroupStart", 0, NO_TYPE, NULL), ncclGroupStart())
+#define ncclGroupStart()                                                                           \
+    (observed_groups++, observe("ncclGroupStart", 0, NO_TYPE, NULL), ncclGroupStart())
+#define ncclGroupEnd() (observed_groups--, ncclGroupEnd())
 #define ncclCommGetAsyncError(comm, state)                                                         \
     (observe("ncclCommGetAsyncError", 0, NO_TYPE, NULL), ncclCommGetAsyncError(comm, state))
 
