@@ -50,8 +50,9 @@ static void divide_ranks(struct pipeline *p, const struct place *place) {
     while (!given && (ranks % p->stages || p->stages > p->all->count))
         p->stages--;
     if (ranks % p->stages)
-        wrong_usage("--stages %d: %d rank%s cannot be divided into pipelines of %d ranks",
-                    p->stages, place->world, PLURAL(place->world), p->stages * p->parts);
+        wrong_usage(
+            "--stages %d: %d rank%s cannot be divided into pipelines of %d stages x %d rank%s",
+            p->stages, place->world, PLURAL(place->world), p->stages, p->parts, PLURAL(p->parts));
     if (p->stages > p->all->count)
         wrong_usage("--stages %d: the model has only %d layer%s, and each stage needs one",
                     p->stages, p->all->count, PLURAL(p->all->count));

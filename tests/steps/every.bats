@@ -217,7 +217,7 @@ refuses() {
 7|2|--strategy zero: want one of: full, grad, hybrid, none;|--strategy zero
 7|2|--batch 121 {INDIVISIBLE} 3 ranks x 1 micro-batch; 120 and 123 are;|--batch 121
 7|2|--batch 120 {INDIVISIBLE} 3 ranks x 7 micro-batches; 105 and 126 are;|--accumulate 7
-8|2|--stages 2: 3 ranks cannot be divided into pipelines of 2 ranks|--stages 2
+8|2|--stages 2: 3 ranks cannot be divided into pipelines of 2 stages x 1 rank;|--stages 2
 8|2|--stages 3: the model has only 2 layers, and each stage needs one|--stages 3 --hidden 8
 8|2|--batch 120 {INDIVISIBLE} 1 replica x 7 micro-batches; 119 and 126 are|--micro-batches 7
 8|2|--batch 121 {INDIVISIBLE} 3 replicas; 120 and 123 are|--batch 121 --stages 1
@@ -228,7 +228,7 @@ refuses() {
 9|2|--tensor 3: --sequence 1 divides tokens, and --model mlp has none|--sequence 1
 9|2|--tensor 3: want a divisor of the 2 heads|GPT
 9|2|--tensor 3: --sequence 1 needs a divisor of the 16 tokens|GPT --width 30 --heads 3 --sequence 1
-9|2|--stages 3: 3 ranks cannot be divided into pipelines of 9 ranks|--stages 3 --hidden 9,4,6
+9|2|--stages 3: 3 ranks cannot be divided into pipelines of 3 stages x 3 ranks;|--stages 3 --hidden 9,4,6
 1 2 3|1|make data|--data none
 1 2 3|1|bad/t10k-labels-idx1-ubyte|--data bad
 1 2 3|1|snapshot damaged is corrupt: {WRONG_CHECKSUM}|--snapshot damaged
