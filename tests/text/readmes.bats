@@ -77,6 +77,18 @@ blocks() {
     [ $count -gt 0 ] || { echo "found none" && return 1; }
 }
 
+@test "the READMEs of the steps and the guides build a step before a command runs it" {
+    for text in "$root"/0*/README.md "$root"/docs/*.md; do
+        awk -v text="${text#"$root/"}" '
+            /^```/ { inside = !inside }
+            /make / { for (step = 1; step <= 9; step++) if ($0 ~ "step" step) built[step] = 1 }
+            /make (run-step|rehearse)/ { built[3] = 1 } # and with it the launcher
+            inside { for (step = 1; step <= 9; step++)
+                if ($0 ~ "0" step "_[a-z_]*/(train|launch|allreduce|generate)" && !built[step]++) { print text ": " $0; bad = 1 } }
+            END { exit bad }' "$text"
+    done
+}
+
 @test "docs/training.md has the table that --summary prints" {
     "$TRAIN" --data synthetic --model cnn --summary --max-steps 1 | sed -n '/^layer /,/^total /p' >printed
     sed -n '/^layer /,/^total /p' "$root/docs/training.md" | diff - printed
