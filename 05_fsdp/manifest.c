@@ -90,6 +90,6 @@ int read_manifest(const char *path, struct snapshot *found, struct manifest *man
     if (found->version == SNAPSHOT_VERSION &&
         (manifest->sharding.shards < 1 || manifest->sharding.shards > MOST_SHARDS ||
          size != print_manifest(again, found, manifest) || memcmp(text, again, size)))
-        return refuse(why, "snapshot %.300s is a truncated or corrupt manifest", path);
+        return refuse(why, "snapshot %.300s is a truncated or corrupt manifest; " RESTORE_IT, path);
     return 1;
 }

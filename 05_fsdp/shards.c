@@ -159,17 +159,19 @@ static int must_be_there(const char *path, const struct manifest *manifest, int 
     uint32_t checksum = 0;
     read_checksum(name, &checksum); // 0 if that fails, and then result tells why
     if (result == 0)
-        return refuse(why, "snapshot %.200s lacks its shard %.200s: %s", path, name,
+        return refuse(why, "snapshot %.200s lacks its shard %.200s: %s; " RESTORE_IT, path, name,
                       strerror(ENOENT));
     if (result == 1 && checksum == manifest->checksums[i])
         return 1;
     while (other < shards && checksum != manifest->checksums[other])
         other++;
     if (other < shards && other != i)
-        return refuse(why, "snapshot %.200s: %.200s is shard %d of %d, but shard %d is wanted",
-                      path, name, other, shards, i);
+        return refuse(
+            why, "snapshot %.200s: %.200s is shard %d of %d, but shard %d is wanted; " RESTORE_IT,
+            path, name, other, shards, i);
     if (result == 1)
-        return refuse(why, "snapshot %.200s: its shard %.200s belongs to another save", path, name);
+        return refuse(why, "snapshot %.200s: its shard %.200s belongs to another save; " RESTORE_IT,
+                      path, name);
     snprintf(reason, sizeof reason, "%s", why);
     return refuse(why, "snapshot %.200s has a shard that is refused: %.700s", path, reason);
 }
@@ -207,8 +209,10 @@ static int load_shard(const char *path, struct snapshot *s, struct shard to, cha
     if (result < 0 || snapshot_check(path, &found, s, why))
         return -1;
     if (!sharding_fits(saved, *whole.unit))
-        return refuse(why, "snapshot %.300s is corrupt: its units or shards do not fit the model",
-                      path);
+        return refuse(
+            why,
+            "snapshot %.300s is corrupt: its units or shards do not fit the model; " RESTORE_IT,
+            path);
     if (snapshot_accept(path, &found, s, why))
         return -1;
     for (int i = 0; i < saved->shards && result == 1; i++) {

@@ -157,13 +157,15 @@ int snapshot_accept(const char *path, const struct snapshot *found, struct snaps
     const struct conditions *a = &found->conditions, *b = &s->conditions;
     char data[sizeof a->data]; // of the file
     if (p->epochs < 0 || p->step < 0)
-        return refuse(why, "snapshot %.300s is corrupt: epoch %ld, step %ld", path, (long)p->epochs,
-                      (long)p->step);
+        return refuse(why, "snapshot %.300s is corrupt: epoch %ld, step %ld; " RESTORE_IT, path,
+                      (long)p->epochs, (long)p->step);
     // With a different batch size, an epoch has a different number of steps.
     int same_batch = p->step || (p->epochs && optimizer_counts_steps(s->optimizer));
     if (found->seed != s->seed || (same_batch && found->batch != s->batch))
-        return refuse(why, "snapshot %.300s was trained with --seed %ld --batch %ld", path,
-                      (long)found->seed, (long)found->batch);
+        return refuse(why,
+                      "snapshot %.300s was trained with --seed %ld --batch %ld: give these, or "
+                      "another --snapshot",
+                      path, (long)found->seed, (long)found->batch);
     snprintf(data, sizeof data, "%.383s", a->data);
     make_printable(data);
     size_t part = options_difference(data, b->data);
@@ -192,7 +194,7 @@ static int open_file(const char *path, FILE **file, struct snapshot *found, char
         !memcmp(found->magic, MAGIC, sizeof found->magic))
         return 1;
     fclose(*file);
-    return refuse(why, "%.300s is no snapshot, or a truncated one", path);
+    return refuse(why, "%.300s is no snapshot, or a truncated one; " RESTORE_IT, path);
 }
 
 int snapshot_read_header(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
@@ -205,7 +207,8 @@ int snapshot_read_header(const char *path, struct snapshot *s, char why[WHY_SIZE
     s->optimizer[sizeof s->optimizer - 1] = 0;
     if (s->parameters < 1 || s->state_size % s->parameters ||
         s->state_size / s->parameters > MOST_STATES)
-        return refuse(why, "snapshot %.300s is truncated or corrupt: wrong size", path);
+        return refuse(why, "snapshot %.300s is truncated or corrupt: wrong size; " RESTORE_IT,
+                      path);
     return snapshot_check(path, s, s, why) ? -1 : 1;
 }
 
@@ -225,9 +228,10 @@ int snapshot_read(const char *path, struct snapshot *s, char why[WHY_SIZE]) {
     if (snapshot_check(path, &found, s, why))
         return -1;
     if (found.parameters != s->parameters || found.state_size != s->state_size || !complete)
-        return refuse(why, "snapshot %.300s is truncated or corrupt: wrong size", path);
+        return refuse(why, "snapshot %.300s is truncated or corrupt: wrong size; " RESTORE_IT,
+                      path);
     if (crc != checksum(&found, s->values))
-        return refuse(why, "snapshot %.300s is corrupt: wrong checksum", path);
+        return refuse(why, "snapshot %.300s is corrupt: wrong checksum; " RESTORE_IT, path);
     return snapshot_accept(path, &found, s, why) ? -1 : 1;
 }
 

@@ -10,6 +10,9 @@ enum { PATH_SIZE = PATH_MAX + 64 };
 
 enum { SNAPSHOT_VERSION = 3 }; // of the format of files and manifests
 
+// The end of a message about a damaged file.
+#define RESTORE_IT "restore a copy of it, or give another --snapshot"
+
 // Returns a snapshot with these members and zeros. For a shard, parameters is shard_size, and
 // state_size a multiple of it.
 struct snapshot *snapshot_new(const char *model, const char *optimizer, long seed, long batch,

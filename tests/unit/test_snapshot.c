@@ -239,6 +239,7 @@ static void shard_refused(const struct sharding *cut, int number, const char *re
     int result = snapshot_load_shard(path, s, cut, number, why);
     free(s);
     is_refusal(result, why, path, reason);
+    assert_non_null(strstr(why, "another --snapshot")); // what to do
 }
 
 // Refused as a whole, and as a shard.
