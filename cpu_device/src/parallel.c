@@ -1,4 +1,4 @@
-// Divides the range of a kernel among the cores. Each thread takes the next free piece, so a kernel
+// Divides the range of a kernel among the cores. Each thread takes another free piece, so a kernel
 // does not wait for a helper thread whose core is used by another process. After a kernel, the
 // helpers spin for a tenth of a millisecond, because the next kernel usually follows at once, and
 // then they sleep. The threads of an OpenMP runtime would spin for milliseconds, and slow down
@@ -17,9 +17,9 @@ static struct {
     pthread_mutex_t busy; // a kernel uses the helpers; other streams run theirs on one thread
     pthread_mutex_t lock; // for sleeping and waking
     pthread_cond_t begun, finished;
-    // The number of the kernel, and the number of its free pieces. They share one word, so a late
-    // helper cannot mistake a piece of a later kernel for one of its own kernel.
-    _Atomic uint64_t kernel_and_left;
+    // The number of the kernel, its first free piece and the end of those. They share one word, so
+    // a late helper cannot mistake a piece of a later kernel for one of its own kernel.
+    _Atomic uint64_t kernel_and_free;
     atomic_uint unfinished; // pieces
     atomic_int threads;     // threads in use, at most started
     int started;            // helpers and the caller
@@ -40,7 +40,7 @@ void cpu_relax(void) {
 }
 
 static uint32_t current_kernel(void) {
-    return (uint32_t)(atomic_load(&pool.kernel_and_left) >> 32);
+    return (uint32_t)(atomic_load(&pool.kernel_and_free) >> 32);
 }
 
 static int later_has_begun(uint32_t kernel) {
@@ -72,19 +72,24 @@ static void wake(pthread_cond_t *change) {
     pthread_mutex_unlock(&pool.lock);
 }
 
-// Runs pieces of the kernel until none is left. All boundaries are multiples of the grain.
-static void run_pieces(uint32_t kernel) {
-    uint64_t now = atomic_load(&pool.kernel_and_left);
-    while (now >> 32 == kernel && (uint32_t)now > 0) {
-        if (!atomic_compare_exchange_weak(&pool.kernel_and_left, &now, now - 1))
+// Runs pieces of the kernel until none is left. All boundaries are multiples of the grain. Every
+// other thread begins with the last piece, so that the next kernel, which often reads what this one
+// has written, finds it in the caches of the same cores.
+static void run_pieces(uint32_t kernel, int thread) {
+    int from_the_end = thread % 2;
+    uint64_t now = atomic_load(&pool.kernel_and_free);
+    while (now >> 32 == kernel && (uint16_t)(now >> 16) < (uint16_t)now) {
+        uint64_t rest = from_the_end ? now - 1 : now + (1 << 16);
+        if (!atomic_compare_exchange_weak(&pool.kernel_and_free, &now, rest))
             continue;
-        size_t i = pool.pieces - (uint32_t)now, grains = (pool.count + pool.grain - 1) / pool.grain;
+        size_t i = from_the_end ? (uint16_t)rest : (uint16_t)(now >> 16);
+        size_t grains = (pool.count + pool.grain - 1) / pool.grain;
         size_t from = i * grains / pool.pieces * pool.grain,
                to = (i + 1) * grains / pool.pieces * pool.grain;
         pool.run(pool.arguments, from, to < pool.count ? to : pool.count);
         if (atomic_fetch_sub(&pool.unfinished, 1) == 1)
             wake(&pool.finished);
-        now = atomic_load(&pool.kernel_and_left);
+        now = atomic_load(&pool.kernel_and_free);
     }
 }
 
@@ -96,7 +101,7 @@ static void *help(void *argument) {
         if ((int)(size_t)argument >= pool.threads)
             return NULL;
         kernel = current_kernel();
-        run_pieces(kernel);
+        run_pieces(kernel, (int)(size_t)argument);
     }
     return NULL;
 }
@@ -145,9 +150,9 @@ void cpu_share(void (*run)(void *, size_t, size_t), void *arguments, size_t coun
     pool.pieces = count / grain < most ? count / grain : most;
     atomic_store(&pool.unfinished, (unsigned)pool.pieces);
     uint32_t kernel = current_kernel() + 1;
-    atomic_store(&pool.kernel_and_left, (uint64_t)kernel << 32 | pool.pieces);
+    atomic_store(&pool.kernel_and_free, (uint64_t)kernel << 32 | pool.pieces);
     wake(&pool.begun);
-    run_pieces(kernel);
+    run_pieces(kernel, 0);
     wait_until(has_finished, kernel, &pool.finished);
     pthread_mutex_unlock(&pool.busy);
 }
