@@ -204,7 +204,7 @@ static const char *explain_shares(const float *shares, int seen, int queries, in
         return isnan(shares[seen - 1])
                    ? "Is the factor upside down? For the first block, it is e^-infinity, or 0."
                    : "A weight is e^(score - largest), and all blocks need the same largest score.";
-    if (seen < tokens && shares[seen] != 0)
+    if (seen < tokens && shares[seen] > 0)
         return "It sees the next token, which it has to guess, so the loss falls far too low.";
     if (shares[seen - 1] == 0 || isnan(shares[seen - 1]))
         return queries == tokens ? "It does not see itself."
