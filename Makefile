@@ -92,8 +92,8 @@ $(DIFFS): diff%:
 diffNM: ## shows what step M changes in step N, such as diff12 (F=join: that whole function; ALL=1: all of them)
 diffstat: ## counts the lines that each step changes and asks to be read, and compares them with their limits
 	@tools/author/diffstat.sh && echo && tools/author/reading.sh
-step% run-step% trace-step% profile-step% diff%:
-	$(error There is no $(basename $@): the steps are $(STEPS), and the differences are $(DIFFS))
+.DEFAULT:
+	$(error There is no $@: the steps are $(STEPS), and the differences are $(DIFFS); make help-all lists all targets)
 
 DOCTOR = build/$(HERE)/03_multigpu_launcher/launch build/$(HERE)/04_multinode/doctor
 # make takes the files for targets, too, so they need a rule.

@@ -111,8 +111,8 @@ static int check_loss(int rows, int classes, float spread) {
             if (close_to(value, want))
                 continue;
             printf("row %d, logit %d%s: the gradient is %.6g\n"
-                   "Expected: %.6g, the change of the loss with this logit (%g), times the "
-                   "scale.\n%s\n",
+                   "Expected: %.6g, the change of the loss with this logit, which is %g, times "
+                   "the scale.\n%s\n",
                    row, c, c == labels[row] ? " (the label)" : "", value, want, z[c],
                    explain_gradient(z, labels[row], classes, c, value, want, scale));
             return 1;

@@ -141,7 +141,7 @@ END
     run --separate-stderr make diff12
     [ "$status" = 0 ]
     [[ $output && $output == "$("$diff_steps" 1 2)" ]]
-    for pair in 35 56 13; do
+    for pair in 35 56 13 1; do
         fails 2 "There is no diff$pair: the steps are step1 step2 " make diff$pair
     done
     fails 2 ", and the differences are diff12 diff23 " make run-step10

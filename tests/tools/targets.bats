@@ -67,8 +67,8 @@ says() { # TEXT...
     run make DEVICE=cpu trace-step10
     [ "$status" = 2 ]
     says 'There is no trace-step10: the steps are step1 step2'
-    run make DEVICE=cpu step # for which make looks for step.o
-    [[ $status == 2 ]] && says 'There is no step: the steps are step1 step2'
+    run make DEVICE=cpu quikstart
+    [[ $status == 2 ]] && says 'There is no quikstart: the steps are step1 step2' '; make help-all lists all targets'
 }
 
 @test "make profile-stepN runs the programs with nsys, and says in one line where it is missing" {
