@@ -1,6 +1,7 @@
 #include "04_multinode/addresses.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/options.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,13 +18,15 @@ struct addrinfo *find_addresses(const char *host, const char *port, const char *
 struct addrinfo *wait_for_addresses(const char *option, const char *host, const char *port,
                                     double timeout) {
     double end = seconds() + timeout, next = seconds() + 5;
-    const char *why;
-    for (struct addrinfo *list;; usleep(20000)) {
+    const char *why, *colon = host ? strchr(host, ':') : NULL;
+    if (colon && !strchr(colon + 1, ':')) // an IPv6 address has at least two
+        wrong_usage("%s%s: want a host without its port", option, host);
+    for (struct addrinfo *list;; usleep(500000)) { // all ranks ask the same name server
         if ((list = find_addresses(host, port, &why)))
             return list;
         if (seconds() > end)
-            fail("waited %.0f s (--join-timeout) for an address of %s%s: %s", timeout, option, host,
-                 why);
+            fail("waited %.0f s (--join-timeout) for an address of %s%s: %s; is the name right?",
+                 timeout, option, host, why);
         if (seconds() > next) {
             next += 30;
             fprintf(stderr, "note (%s): waiting for an address of %s%s: %s\n", error_origin(),

@@ -243,22 +243,14 @@ static int connect_to(const struct addrinfo *a, int *error) {
 }
 
 // Connects to rank 0, which may not listen yet, and returns the socket.
-static int reach_rank0(void) {
-    const char *why;
-    int error = ECONNRESET; // if there is no time to try again after a lost connection
-    for (; seconds() < rendezvous.end; usleep(20000)) {
-        struct addrinfo *list = find_addresses(rendezvous.host, rendezvous.port, &why);
-        int s = -1;
-        error = list ? error : 0;
-        for (struct addrinfo *a = list; a && s < 0; a = a->ai_next)
-            s = connect_to(a, &error);
-        if (list)
-            freeaddrinfo(list);
-        if (s >= 0)
-            return s;
-    }
+static int reach_rank0(const struct addrinfo *list) {
+    int s, error = ECONNRESET; // if there is no time to try again after a lost connection
+    for (; seconds() < rendezvous.end; usleep(20000))
+        for (const struct addrinfo *a = list; a; a = a->ai_next)
+            if ((s = connect_to(a, &error)) >= 0)
+                return s;
     fail("waited %.0f s (--join-timeout) for rank 0 at MASTER_ADDR=%s, MASTER_PORT=%s: %s%s",
-         rendezvous.timeout, rendezvous.host, rendezvous.port, error ? strerror(error) : why,
+         rendezvous.timeout, rendezvous.host, rendezvous.port, strerror(error),
          error == ECONNREFUSED
              ? ": no program listens there; is it the host of rank 0, and does rank 0 still run?"
          : error == ETIMEDOUT ? ": the host does not exist, or a firewall blocks the port"
@@ -285,10 +277,12 @@ static int receive_frame(int socket, struct frame *f, double end) {
 static void visit_rank0(ncclUniqueId *id) {
     struct frame f;
     int socket = -1;
+    struct addrinfo *list =
+        wait_for_addresses("MASTER_ADDR=", rendezvous.host, rendezvous.port, rendezvous.timeout);
     do { // rank 0 may be busy, or an old rank 0 may be about to end
         close(socket);
         usleep(20000);
-        socket = reach_rank0();
+        socket = reach_rank0(list);
     } while (send(socket, &my_frame, sizeof my_frame, MSG_NOSIGNAL) != sizeof my_frame ||
              !receive_frame(socket, &f, seconds() + rendezvous.timeout + GRACE_SECONDS) ||
              (f.kind != ID && f.kind != NO)); // of a socket connected to itself
@@ -296,6 +290,7 @@ static void visit_rank0(ncclUniqueId *id) {
         fail("rank 0 on %s: %s", f.host, f.body);
     memcpy(id, f.body, sizeof *id);
     close(socket);
+    freeaddrinfo(list);
 }
 
 void meet_by_tcp(const struct place *p, ncclUniqueId *id, const char *token_file, double timeout) {

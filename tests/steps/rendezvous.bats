@@ -280,6 +280,24 @@ wrong() {
         MASTER_ADDR=192.0.2.1 RANK=0
 }
 
+# All ranks of a job ask at the same time.
+@test "a rank asks the name server seldom, until it knows MASTER_ADDR, and then never again" {
+    cc -shared -fPIC -o names.so "$BATS_TEST_DIRNAME/rendezvous/names.c" -ldl
+    export MASTER_ADDR=rank0.example LD_PRELOAD=$PWD/names.so
+    wrong 1 "waited 1 s (--join-timeout) for an address of MASTER_ADDR=rank0.example: Name or service not known; is the name right?"
+    [ "$(wc -c <asked)" -le 4 ]
+    wrong 2 "MASTER_ADDR=rank0:29500: want a host without its port" MASTER_ADDR=rank0:29500
+    rm asked
+    ranks "0 1 2" --snapshot s
+    until_true 20 eval '[ "$(wc -c <asked)" -ge 4 ]'
+    touch known
+    ranks_end 20 0 0 1 2
+    cmp "$right" s
+    rm asked
+    wrong 1 "no program listens there"
+    [ "$(wc -c <asked)" = 1 ]
+}
+
 # Address randomisation is off, because sanitizers fail with some kernels' setting.
 # bats test_tags=test-all
 @test "AddressSanitizer and UBSan find nothing in the rendezvous" {
