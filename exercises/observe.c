@@ -1,14 +1,15 @@
 // At its end, each process adds lines to the file that the variable OBSERVE names. A line such as
 // "ncclAllReduce float 20 80000 2 20" holds a function, a type or -, the calls, the bytes of the
 // arrays that they were given, the stream, and how many of the calls the watchdog watches. Streams
-// are numbered in the order of their first use; 0 is no stream. The lines "time - 4013" and
-// "awake - 52" have the milliseconds from the start of the process to its end, and those in which
-// its first thread did not sleep. For each batch that a process gathers, it adds a line such as
-// "train rank first rows" at once.
+// are numbered in the order of their first use; 0 is no stream. The lines "time - 4013",
+// "awake - 52" and "asleep - 3940" have the milliseconds from the start of the process to its end,
+// and those in which its first thread ran and slept; in the others, it waited for a processor. For
+// each batch that a process gathers, it adds a line such as "train rank first rows" at once.
 #include "exercises/observe.h"
 #include "04_multinode/watchdog.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,17 +103,15 @@ int __wrap_connect(int fd, const struct sockaddr *address, socklen_t bytes) {
 
 static double began;
 
-// Returns the seconds in which the main thread was on a processor or waited for one. So it counts
-// as awake while other programs keep the processors busy.
-static double awake(void) {
-    double running = 0, waiting = 0;
+static void write_times(FILE *to) {
+    double time = ((seconds)() - began) * 1e3, running = 0, waiting = 0; // in nanoseconds
     FILE *file = fopen("/proc/self/schedstat", "r");
-    if (!file)
-        return 0;
-    if (fscanf(file, "%lf %lf", &running, &waiting) != 2)
+    if (file && fscanf(file, "%lf %lf", &running, &waiting) != 2)
         running = waiting = 0;
-    fclose(file);
-    return (running + waiting) / 1e9;
+    if (file)
+        fclose(file);
+    fprintf(to, "time - %.0f\nawake - %.0f\nasleep - %.0f\n", time, running / 1e6,
+            fmax(0, time - (running + waiting) / 1e6));
 }
 
 __attribute__((constructor)) static void begin(void) {
@@ -131,7 +130,7 @@ __attribute__((destructor)) static void write_counts(void) {
                 seen[i].type == NO_TYPE ? "-" : types[seen[i].type].name, seen[i].calls,
                 seen[i].bytes, seen[i].stream, seen[i].watched);
     if (file)
-        fprintf(file, "time - %.0f\nawake - %.0f\n", ((seconds)() - began) * 1e3, awake() * 1e3);
+        write_times(file);
     if (!file || fclose(file)) { // without its lines, a check would believe that there was no call
         fprintf(stderr, "error: cannot write %s\n", path);
         fflush(NULL);

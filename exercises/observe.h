@@ -32,6 +32,19 @@ int observe_poll(struct pollfd *fds, nfds_t count, int milliseconds);
 // Counts an operation that is a barrier, because the stream is the default one.
 void observe_barrier(cudaStream_t stream);
 
+// If a call fails and nothing looks at its result, the losses are wrong for no visible reason. So
+// the compiler warns of such a call.
+#define RESULT_IS_NEEDED(function) __typeof__(function) function __attribute__((warn_unused_result))
+RESULT_IS_NEEDED(ncclAllReduce);
+RESULT_IS_NEEDED(ncclReduceScatter);
+RESULT_IS_NEEDED(ncclAllGather);
+RESULT_IS_NEEDED(ncclBroadcast);
+RESULT_IS_NEEDED(ncclBcast);
+RESULT_IS_NEEDED(ncclSend);
+RESULT_IS_NEEDED(ncclRecv);
+RESULT_IS_NEEDED(cudaStreamWaitEvent);
+RESULT_IS_NEEDED(cudaEventRecord);
+
 #define gather_batch(set, order, first, rows, x, y, stream)                                        \
     (observe_samples(order, first, rows), gather_batch(set, order, first, rows, x, y, stream))
 #define initialise(layer, parameters, first, count, seed, stream)                                  \

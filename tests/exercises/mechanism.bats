@@ -9,9 +9,10 @@ mine_with() {
     edit "$mine/train.c" "s/^static void train_step.*/&\n    $1/"
 }
 
-@test "a failing check shows where a crash is, what the attendee prints, and a command that repeats it" {
-    mine_with 'printf("hello from %d\\n", t->rank); memset(t->host_sums + (1l << 40), 1, 8);'
+@test "a failing check shows errors that nobody looks at, a crash, what the attendee prints, and a command that repeats it" {
+    mine_with 'ncclBcast(NULL, 1, ncclInt, 0, t->comm, t->stream); printf("hello from %d\\n", t->rank); memset(t->host_sums + (1l << 40), 1, 8);'
     checked 2.1 1 "It crashes in train_step, $mine/train.c:"
+    grep -q 'warning: ignoring return value of .ncclBcast' "$mine/said"
     grep -qx ' *hello from 0' "$mine/said"
     run bash -c "$(sed -n 's/^ *To repeat it: //p' "$mine/said")"
     [ "$status" != 0 ]
