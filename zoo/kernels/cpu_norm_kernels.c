@@ -93,21 +93,25 @@ ALSO_AVX2 static void run_normalise(void *arguments, size_t from, size_t to) {
         CALL_TYPED(normalise_sample, a.n.type, a, sample, parameters, parameters + a.n.channels);
 }
 
-// Returns how often the threads of a GPU load numbers of a group, each one number at a time. They
-// are in the cache when the threads read them again.
+// Returns how often the threads of a GPU wait for numbers of a group. They are in the cache when
+// the threads read them again. A thread loads the channels of one token, or of 4 pixels at a time.
 static size_t rounds(const struct norm *n, size_t threads) {
-    return (n->pixels * n->channels / n->groups + threads - 1) / threads;
+    size_t width = n->channels / n->groups, channels = width % 4 ? 1 : 4;
+    size_t loads = threads * channels * (n->pixels == 1 ? 1 : 4);
+    return (n->pixels * width + loads - 1) / loads;
 }
 
 void normalise(const struct norm *n, void *y, cudaStream_t stream) {
     size_t size = n->pixels * n->channels, count = n->samples * size;
     size_t threads = n->pixels == 1 ? 32 : BLOCK_THREADS; // for a group
+    size_t waits = rounds(n, threads);
     struct norming a = {.n = *n, .y = WRITES_VALUES(y, n->type, count)};
     a.n.x = READS(n->x, count);
     a.n.parameters = READS_VALUES(n->parameters, n->parameters_type, 2 * n->channels);
     a.n.statistics = WRITES(n->statistics, n->samples * n->groups * 2);
-    COMPUTES(40. * count); // those of the PTX, as in backward
-    cpu_waits(n->samples * n->groups * threads, rounds(n, threads));
+    threads *= n->samples * n->groups;
+    COMPUTES(200. * threads + 21. * count);
+    cpu_waits(threads, waits);
     LAUNCH(stream, run_normalise, a, n->samples, rows_per_grain(size));
 }
 
@@ -179,8 +183,10 @@ void normalise_backward(const struct norm *n, const void *dy, const float *other
     a.n.x = READS(n->x, count);
     a.n.parameters = READS_VALUES(n->parameters, n->parameters_type, n->channels);
     a.n.statistics = (float *)READS(n->statistics, n->samples * n->groups * 2);
-    COMPUTES(count * (n->pixels == 1 ? 100. : 45.));
-    cpu_waits(slices * n->groups * BLOCK_THREADS, // for x and dy, and then for other
+    size_t threads = slices * n->groups * BLOCK_THREADS, groups = n->samples * n->groups;
+    COMPUTES(200. * threads + 150. * (groups * BLOCK_THREADS) +
+             count * (n->pixels == 1 ? 32. : 20.));
+    cpu_waits(threads, // for x and dy, and then for other
               (n->samples + slices - 1) / slices * 2 * rounds(n, BLOCK_THREADS));
     LAUNCH(stream, run_normalise_backward, a, slices, rows_per_grain(count / slices + 1));
     sum_rows(scratch, gradients, (int)slices, (int)(2 * n->channels), stream);

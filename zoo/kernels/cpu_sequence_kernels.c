@@ -51,8 +51,8 @@ void look_up_backward(const float *tokens, const float *dy, float *dtable, int r
     size_t n = (size_t)rows, m = (size_t)width;
     struct look_up_backward a = {READS(tokens, n), READS(dy, n * m), WRITES(dtable, entries * m), n,
                                  m};
-    size_t threads = (size_t)entries * ((m + 255) / 256) * 256; // of a GPU
-    COMPUTES(threads * (60 + 0.25 * n));
-    cpu_waits(threads, n / 512 + n / 40); // if a fifth of the tokens are the same; 8 rows at a time
+    size_t blocks = (size_t)entries * ((m + 127) / 128), parts = (n + 1023) / 1024; // of a GPU
+    COMPUTES(blocks * 256 * (100. + 94 * parts) + 30. * (n * m));
+    cpu_waits(blocks * 256, parts * (1 + 4)); // tokens, and rows if a fifth of them are the same
     LAUNCH(stream, run_look_up_backward, a, (size_t)entries, 64);
 }

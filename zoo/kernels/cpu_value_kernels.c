@@ -21,27 +21,7 @@ static inline float sigmoid(float x) {
     }                                                                                              \
     ALWAYS_INLINE float kernel##_at(cudaDataType type, struct rows a, size_t i, size_t col)
 #define LAUNCH_ROWS(kernel, a, stream)                                                             \
-    do {                                                                                           \
-        note_waits_of_rows((a).rows, (a).cols);                                                    \
-        LAUNCH(stream, run_##kernel, a, (a).rows, rows_per_grain((a).cols));                       \
-    } while (0)
-
-// What a GPU's threads wait for (value_kernels.cu): a block computes a row, 4 * 256 columns at a
-// time, and there are at most 2^14 blocks.
-static void note_waits_of_rows(size_t rows, size_t cols) {
-    size_t blocks = rows < 1 << 14 ? rows : 1 << 14;
-    if (rows > 0)
-        cpu_waits(blocks * 256, (rows + blocks - 1) / blocks * ((cols + 1023) / 1024));
-}
-
-ALSO_AVX2 static void run_columns(void *arguments, size_t from, size_t to);
-#define LAUNCH_COLUMNS(a, slices, stream)                                                          \
-    do {                                                                                           \
-        cpu_waits((slices) * ((a).cols / 256 + 1) * 256, /* 4 rows at a time */                    \
-                  (((a).rows + (slices)-1) / (slices) + 3) / 4);                                   \
-        LAUNCH(stream, run_columns, a, slices,                                                     \
-               rows_per_grain((a).rows / (slices) * (a).cols + 1));                                \
-    } while (0)
+    LAUNCH(stream, run_##kernel, a, (a).rows, rows_per_grain((a).cols))
 
 #include "zoo/kernels/value_formulas.h"
 
@@ -72,4 +52,12 @@ ALSO_AVX2 static void run_columns(void *arguments, size_t from, size_t to) {
         for (size_t row = first_row(a.rows, slice); row < first_row(a.rows, slice + 1); row++)
             CALL_TYPED(add_row, a.type, a, row * a.cols, sums);
     }
+}
+
+// A thread of a GPU adds up columns of a slice, 4 rows at a time.
+static void launch_columns(const struct rows *a, size_t slices, cudaStream_t stream) {
+    size_t columns = a->cols % 8 ? 1 : a->type == CUDA_R_32F ? 4 : 8; // of a thread
+    size_t blocks = (a->cols / columns + 255) / 256 * slices;
+    cpu_waits(blocks * 256, ((a->rows + slices - 1) / slices + 3) / 4);
+    LAUNCH(stream, run_columns, *a, slices, rows_per_grain(a->rows / slices * a->cols + 1));
 }

@@ -1,7 +1,6 @@
 // What the kernels of values share on both devices, as common/kernels/formulas.h explains.
 // FORMULA_OF_ROWS(kernel, y_type) begins a function that computes element i of y, which is in
-// column col, from values of a constant type. LAUNCH_COLUMNS launches the kernel that adds up
-// columns.
+// column col, from values of a constant type.
 #pragma once
 #include "zoo/kernels/value_kernels.h"
 #include "zoo/kernels/values.h"
@@ -25,7 +24,6 @@ void add_value_bias(void *values, const void *bias, int rows, int cols, cudaData
     const void *x = READS_VALUES(values, type, n * m), *b = READS_VALUES(bias, type, m);
     void *y = WRITES_VALUES(values, type, n * m);
     struct rows a = {x, b, NULL, y, type, n, m, NULL};
-    COMPUTES(17. * (n * m));
     LAUNCH_ROWS(add_value_bias, a, stream);
 }
 
@@ -62,7 +60,7 @@ void bias_gelu(const void *x, const void *bias, void *y, int rows, int cols, cud
     const void *v = READS_VALUES(x, type, n * m), *b = READS_VALUES(bias, type, m);
     void *results = WRITES_VALUES(y, type, n * m);
     struct rows a = {v, b, NULL, results, type, n, m, NULL};
-    COMPUTES(26. * (n * m));
+    COMPUTES(18. * (n * m));
     LAUNCH_ROWS(bias_gelu, a, stream);
 }
 
@@ -73,8 +71,10 @@ DEVICE_FUNCTION float gelu_gradient(float x, float dy) {
     return dy * (share + x * less * (1 - less) * slope);
 }
 
-// LAUNCH_COLUMNS adds up x or, with a bias, the gradients of GELU, where other are those of its
+// Adds up the columns of x or, with a bias, the gradients of GELU, where other are those of its
 // results. It also writes what it adds up to y, which may be NULL.
+static void launch_columns(const struct rows *a, size_t slices, cudaStream_t stream);
+
 void sum_columns(const void *x, cudaDataType type, uint16_t *rounded, float *sums, float *scratch,
                  int rows, int cols, cudaStream_t stream) {
     size_t n = (size_t)rows, m = (size_t)cols, slices = (size_t)column_slices(rows);
@@ -82,8 +82,7 @@ void sum_columns(const void *x, cudaDataType type, uint16_t *rounded, float *sum
     void *y = rounded ? WRITES(rounded, n * m) : NULL;
     float *partial = WRITES(scratch, slices * m);
     struct rows a = {v, NULL, NULL, y, type, n, m, partial};
-    COMPUTES(16. * (n * m));
-    LAUNCH_COLUMNS(a, slices, stream);
+    launch_columns(&a, slices, stream);
     sum_rows(scratch, sums, (int)slices, cols, stream);
 }
 
@@ -96,7 +95,7 @@ void bias_gelu_backward(const void *x, const void *bias, const void *dy, void *d
     void *y = WRITES_VALUES(dx, type, n * m);
     float *partial = WRITES(scratch, slices * m);
     struct rows a = {v, b, gradients, y, type, n, m, partial};
-    COMPUTES(40. * (n * m));
-    LAUNCH_COLUMNS(a, slices, stream);
+    COMPUTES(28. * (n * m));
+    launch_columns(&a, slices, stream);
     sum_rows(scratch, dbias, (int)slices, cols, stream);
 }

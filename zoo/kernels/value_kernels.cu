@@ -34,13 +34,11 @@ __device__ static inline float sigmoid(float x) {
         else                                                                                       \
             LAUNCH((kernel##_kernel<CUDA_R_16BF, N>), (a).rows *(a).cols / N, stream, a);          \
     } while (0)
-#define LAUNCH_COLUMNS launch_columns
 
 struct rows;
 static int are_aligned(const struct rows &a);
 template <cudaDataType type, cudaDataType y_type, int N, class Formula>
 DEVICE_FUNCTION void compute_values(const struct rows &a, Formula *formula);
-static void launch_columns(const struct rows &a, unsigned slices, cudaStream_t stream);
 
 #include "zoo/kernels/value_formulas.h"
 
@@ -125,14 +123,14 @@ static void launch_columns_by(const struct rows &a, unsigned slices, cudaStream_
         LAUNCH_BLOCKS((columns_kernel<type, N, 0>), blocks, dim3(BLOCK_THREADS), stream, a, slices);
 }
 
-static void launch_columns(const struct rows &a, unsigned slices, cudaStream_t stream) {
-    int aligned = are_aligned(a);
-    if (a.type == CUDA_R_32F && aligned)
-        launch_columns_by<CUDA_R_32F, 4>(a, slices, stream);
-    else if (a.type == CUDA_R_32F)
-        launch_columns_by<CUDA_R_32F, 1>(a, slices, stream);
+static void launch_columns(const struct rows *a, size_t slices, cudaStream_t stream) {
+    int aligned = are_aligned(*a);
+    if (a->type == CUDA_R_32F && aligned)
+        launch_columns_by<CUDA_R_32F, 4>(*a, slices, stream);
+    else if (a->type == CUDA_R_32F)
+        launch_columns_by<CUDA_R_32F, 1>(*a, slices, stream);
     else if (aligned)
-        launch_columns_by<CUDA_R_16BF, 8>(a, slices, stream);
+        launch_columns_by<CUDA_R_16BF, 8>(*a, slices, stream);
     else
-        launch_columns_by<CUDA_R_16BF, 1>(a, slices, stream);
+        launch_columns_by<CUDA_R_16BF, 1>(*a, slices, stream);
 }
