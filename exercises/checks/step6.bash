@@ -4,6 +4,7 @@ course_words+='|[1-3]\.|op|[a-z+]+ +[0-9]+ +[0-9]+'
 errors=('waits in Recv|A rank waits for data. Which rank should send it, and is that rank itself waiting for this one?'
     'waits in Send|A rank waits until another one receives its data. Has that rank called ncclRecv for it?'
     "{CALLS_DIFFER}|A rank waits in ncclSend or ncclRecv, but the other rank has gone on without the call for it."
+    'is too short|NCCL counts values, not bytes.'
     'device memory|A chunk begins or ends outside of the arrays.')
 options=(--check-only --count 10 --min-bytes 40 --max-bytes 40)
 
