@@ -38,6 +38,7 @@ struct gemm {
     float *sums;         // [n], of the columns of summed, or NULL
     const float *summed; // column-major [n, k]
     int summed_ld;
+    float *parts; // of long sums: a column-major matrix [m, n] for each piece
 };
 
 // Sets *out to a column-major matrix [rows, cols], with its address for device threads, and *span
@@ -118,16 +119,35 @@ static float *to_floats(const struct matrix *x, int rows, int cols, int *ld) {
     return copy;
 }
 
+// Each piece of a product is large enough to be worth a thread.
+enum { LEAST_MULTIPLICATIONS = 1 << 23 };
+
+static size_t multiplications(const struct gemm *g) {
+    return (size_t)g->m * (size_t)g->n * (size_t)g->k;
+}
+
+// Returns 1 if a piece is a part of each sum, because the sums are long, as those over all windows
+// of a convolution. Then a piece reads only its part of both matrices, which the kernels before
+// have often left in the cache of the same core.
+static int is_long(const struct gemm *g) {
+    return !g->transa && g->transb && g->k / 4 > (g->m >= g->n ? g->m : g->n) &&
+           multiplications(g) >= 2 * LEAST_MULTIPLICATIONS;
+}
+
+// Returns how many rows, columns or terms of sums the pieces share.
+static int to_share(const struct gemm *g) {
+    return is_long(g) ? g->k : g->m >= g->n ? g->m : g->n;
+}
+
 // Returns the number of pieces of a product, which threads compute at the same time. A piece is a
-// block of rows of C, or of columns if C is wide. A library may add numbers in a different order if
-// a product has a different size. The pieces therefore do not depend on the number of threads, so a
-// product always has the same bits. Each piece is large enough to be worth a thread.
+// block of rows of C, or of columns if C is wide, or of terms. A library may add numbers in a
+// different order if a product has a different size. The pieces therefore do not depend on the
+// number of threads, so a product always has the same bits.
 static size_t gemm_pieces(const struct gemm *g) {
-    enum { MOST = 16, LEAST_MULTIPLICATIONS = 1 << 23 };
-    size_t longer = (size_t)(g->m >= g->n ? g->m : g->n), pieces = 1;
-    size_t multiplications = (size_t)g->m * (size_t)g->n * (size_t)g->k;
+    enum { MOST = 16 };
+    size_t longer = (size_t)to_share(g), pieces = 1;
     while (pieces < MOST && 2 * pieces * BLOCK <= longer &&
-           2 * pieces * LEAST_MULTIPLICATIONS <= multiplications)
+           2 * pieces * LEAST_MULTIPLICATIONS <= multiplications(g))
         pieces *= 2;
     return pieces;
 }
@@ -163,33 +183,59 @@ static void add_up(const struct gemm *g, int piece, int pieces) {
 // Computes the pieces from..to.
 static void run_gemm(void *arguments, size_t from, size_t to) {
     struct gemm *g = arguments;
-    int by_rows = g->m >= g->n, longer = by_rows ? g->m : g->n;
+    int by_terms = is_long(g), by_rows = !by_terms && g->m >= g->n, longer = to_share(g);
     int pieces = (int)gemm_pieces(g), blocks = (longer + BLOCK - 1) / BLOCK;
     for (size_t i = from; i < to; i++) {
         int piece = (int)i;
         int first = piece * blocks / pieces * BLOCK, end = (piece + 1) * blocks / pieces * BLOCK;
         int size = (end < longer ? end : longer) - first;
+        int m = g->m, n = g->n, k = g->k, ldc = g->c.ld;
         const float *a = g->a.data, *b = g->b.data;
         float *c = g->c.data;
-        if (by_rows) {
+        if (by_terms) {
+            a += (size_t)first * (size_t)g->a.ld;
+            b += (size_t)first * (size_t)g->b.ld;
+            c = g->parts + i * (size_t)m * (size_t)n;
+            k = size;
+            ldc = m;
+        } else if (by_rows) {
             a += (size_t)first * (g->transa ? (size_t)g->a.ld : 1);
             c += first;
+            m = size;
         } else {
             b += (size_t)first * (g->transb ? 1 : (size_t)g->b.ld);
-            c += (size_t)first * (size_t)g->c.ld;
+            c += (size_t)first * (size_t)ldc;
+            n = size;
         }
-        cpu_sgemm(g->transa, g->transb, by_rows ? size : g->m, by_rows ? g->n : size, g->k,
-                  g->alpha, a, g->a.ld, b, g->b.ld, g->beta, c, g->c.ld);
-        if (g->bias)
-            add_bias_to_block(g, by_rows ? first : 0, by_rows ? size : g->m, by_rows ? 0 : first,
-                              by_rows ? g->n : size);
+        cpu_sgemm(g->transa, g->transb, m, n, k, g->alpha, a, g->a.ld, b, g->b.ld,
+                  by_terms ? 0.f : g->beta, c, ldc);
+        if (g->bias && !by_terms)
+            add_bias_to_block(g, by_rows ? first : 0, m, by_rows ? 0 : first, n);
         if (g->sums)
             add_up(g, piece, pieces);
     }
 }
 
-// A product that needs copies: converts the matrices to floats and back.
-static void run_copied_gemm(void *arguments) {
+// Adds the parts of the sums in the columns from..to of C.
+static void add_parts(void *arguments, size_t from, size_t to) {
+    struct gemm *g = arguments;
+    size_t m = (size_t)g->m, pieces = gemm_pieces(g);
+    for (size_t col = from; col < to; col++) {
+        float *c = (float *)g->c.data + col * (size_t)g->c.ld;
+        for (size_t row = 0; row < m; row++)
+            c[row] = g->beta == 0.f ? 0.f : g->beta * c[row];
+        for (size_t piece = 0; piece < pieces; piece++) {
+            const float *part = g->parts + (piece * (size_t)g->n + col) * m;
+            for (size_t row = 0; row < m; row++)
+                c[row] += part[row];
+        }
+        if (g->bias)
+            add_bias_to_block(g, 0, g->m, (int)col, 1);
+    }
+}
+
+// A product that needs memory: converts the matrices to floats and back, and adds parts of sums.
+static void run_large_gemm(void *arguments) {
     struct gemm g = *(struct gemm *)arguments, f = g;
     f.a.data = to_floats(&g.a, g.transa ? g.k : g.m, g.transa ? g.m : g.k, &f.a.ld);
     f.b.data = to_floats(&g.b, g.transb ? g.n : g.k, g.transb ? g.k : g.n, &f.b.ld);
@@ -201,7 +247,13 @@ static void run_copied_gemm(void *arguments) {
         f.summed = f.b.data;
         f.summed_ld = f.b.ld;
     }
-    cpu_share(run_gemm, &f, gemm_pieces(&f), 1);
+    size_t pieces = gemm_pieces(&f), c_size = (size_t)g.m * (size_t)g.n;
+    if (is_long(&f) && !(f.parts = malloc(sizeof(float) * pieces * c_size)))
+        abort();
+    cpu_share(run_gemm, &f, pieces, 1);
+    if (f.parts)
+        cpu_share(add_parts, &f, (size_t)g.n, (1 << 13) / (size_t)g.m + 1);
+    free(f.parts);
     if (f.c.data != g.c.data) {
         convert(run_narrow, &g.c, f.c.data, g.m, g.n, f.c.ld);
         free(f.c.data);
@@ -303,8 +355,8 @@ cublasStatus_t cpu_queue_product(const struct cpu_product *p) {
     note_cost(p);
     for (int i = 0; i < SPANS; i++)
         cpu_uses_span(name_of(p), spans[i]);
-    int needs_copies = !is_float(&g.a) || g.a.spread || g.b.spread;
-    return launched(needs_copies
-                        ? cpu_launch(p->stream, run_copied_gemm, &g, sizeof g)
+    int needs_memory = !is_float(&g.a) || g.a.spread || g.b.spread || is_long(&g);
+    return launched(needs_memory
+                        ? cpu_launch(p->stream, run_large_gemm, &g, sizeof g)
                         : cpu_launch_range(p->stream, run_gemm, &g, sizeof g, gemm_pieces(&g), 1));
 }

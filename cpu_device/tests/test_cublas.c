@@ -105,6 +105,7 @@ TEST(products_are_right) {
         int m, n, k, padding;
     } large[] = {{520, 130, 260, 2}, // two pieces of rows
                  {100, 520, 340, 2}, // two pieces of columns
+                 {50, 66, 5200, 2},  // two pieces of terms, if they are the columns of A and B
                  {512, 70, 40, 0},   // A is copied, if cpu_sgemm_stride asks for it
                  {70, 512, 40, 0}};  // B is copied, if it is transposed
     const float scalars[][2] = {{1, 0}, {1, 1}, {-0.5f, 2}, {0, 1}, {0, 0}};
@@ -125,8 +126,9 @@ TEST(products_are_right) {
 
 // Returns a checksum of the bits of many products, with one piece, several pieces and a remainder.
 static uint64_t bits_of_products(void) {
-    const int shapes[][3] = {{512, 64, 784},  {409, 123, 784}, {784, 512, 64}, {242, 166, 690},
-                             {257, 129, 260}, {100, 500, 170}, {97, 1000, 77}, {301, 299, 303}};
+    const int shapes[][3] = {{512, 64, 784},  {409, 123, 784}, {784, 512, 64},
+                             {242, 166, 690}, {257, 129, 260}, {100, 500, 170},
+                             {97, 1000, 77},  {301, 299, 303}, {70, 90, 4100}};
     const float one = 1, zero = 0;
     uint64_t sum = 0;
     for (size_t s = 0; s < (SANITIZED ? 1 : sizeof shapes / sizeof *shapes); s++)
@@ -248,13 +250,14 @@ static void check_light(struct light p) {
 TEST(epilogues_have_the_bits_of_separate_loops) {
     const uint32_t epilogues[] = {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS,
                                   CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_BGRADB};
-    // The large ones have several pieces, of rows and of columns.
-    const int shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {512, 130, 300}, {100, 500, 340}};
+    // The large ones have several pieces, of rows, of columns and of terms.
+    const int shapes[][3] = {
+        {1, 1, 1}, {3, 5, 7}, {512, 130, 300}, {100, 500, 340}, {70, 90, 4100}};
     const cublasComputeType_t computes[] = {CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F,
                                             CUBLAS_COMPUTE_32F_FAST_TF32};
     for (int e = 0; e < 4; e++)
         for (int trans = 0; trans < 4; trans++)
-            for (int s = 0; s < (SANITIZED ? 2 : 4); s++)
+            for (int s = 0; s < (SANITIZED ? 2 : 5); s++)
                 for (int type = 0; type < 3; type++) {
                     struct light p = {NULL, shapes[s][0], shapes[s][1], shapes[s][2]};
                     p.transa = trans & 1 ? CUBLAS_OP_T : CUBLAS_OP_N;
