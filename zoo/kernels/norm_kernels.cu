@@ -268,7 +268,9 @@ template <int N, int ALIGNED>
 static void normalise_backward_by(const struct norm *of, const void *dy, const float *other,
                                   float *dx, float *sums, cudaStream_t stream) {
     struct norm n = in_units(of, N);
-    unsigned width = n.channels / n.groups, slots = width > BLOCK_THREADS ? width : BLOCK_THREADS;
+    unsigned width = n.channels / n.groups, slots = BLOCK_THREADS;
+    if (slots < width)
+        slots = width;
     LAUNCH_NORM(normalise_backward_kernel, N, ALIGNED, n, norm_slices(n.samples) * n.groups,
                 dim3(BLOCK_THREADS), 2 * slots * sizeof(floats<N>), stream, n, dy, other, dx, sums,
                 shift_of(&n, BLOCK_THREADS), slots);
