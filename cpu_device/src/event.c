@@ -4,7 +4,6 @@
 // of an event. A record lives until the last of them has seen its completion.
 #include "stream.h"
 
-pthread_cond_t cpu_event_completed = PTHREAD_COND_INITIALIZER;
 static struct CUevent_st *events; // that live
 
 // Returns the link to the event, or the list's last link if no such event lives. Called with
@@ -36,6 +35,7 @@ cudaError_t cudaEventCreate(cudaEvent_t *event) {
 void cpu_release_record(struct record *r) {
     if (!r || --r->references > 0)
         return;
+    pthread_cond_destroy(&r->changed);
     free(r->clock);
     free(r);
 }
@@ -46,7 +46,7 @@ static void run_record(void *arguments) {
     r->completed = 1;
     r->failed = cpu_why_stopped() != NULL;
     r->seconds = cpu_moment();
-    pthread_cond_broadcast(&cpu_event_completed);
+    pthread_cond_broadcast(&r->changed);
     cpu_release_record(r);
     pthread_mutex_unlock(&cpu_lock);
 }
@@ -54,6 +54,7 @@ static void run_record(void *arguments) {
 // The record has two references: one for the caller, and one for the operation until it has run.
 struct record *cpu_append_record(struct CUstream_st *s) {
     struct record *r = cpu_new(sizeof *r);
+    pthread_cond_init(&r->changed, NULL);
     r->references = 2;
     r->stream = s->number;
     r->clock = cpu_copy_clock(s->clock);
@@ -65,7 +66,8 @@ struct record *cpu_append_record(struct CUstream_st *s) {
 
 struct wait {
     struct record *record;
-    int stream, traced;
+    struct CUstream_st *stream;
+    int traced;
 };
 
 // The stream does not count as computing meanwhile.
@@ -75,18 +77,20 @@ static void run_wait(void *arguments) {
     double begin = cpu_moment();
     pthread_mutex_lock(&cpu_lock);
     cpu_computing--;
+    w->stream->awaited = r;
     while (!r->completed && !cpu_exiting())
-        pthread_cond_wait(&cpu_event_completed, &cpu_lock);
+        pthread_cond_wait(&r->changed, &cpu_lock);
+    w->stream->awaited = NULL;
     cpu_computing++;
     cpu_move_to(r->seconds);
     if (r->seconds > begin && w->traced)
-        cpu_trace_wait(w->stream, begin, cpu_moment(), r->stream, r->seconds);
+        cpu_trace_wait(w->stream->number, begin, cpu_moment(), r->stream, r->seconds);
     cpu_release_record(r);
     pthread_mutex_unlock(&cpu_lock);
 }
 
 void cpu_append_wait(struct CUstream_st *s, struct record *r) {
-    struct wait w = {r, s->number, cpu_tracing};
+    struct wait w = {r, s, cpu_tracing};
     r->references++;
     cpu_append_always(s, run_wait, &w, sizeof w);
 }
@@ -173,7 +177,7 @@ static cudaError_t finish_event(cudaEvent_t event, int wait) {
     if (r && wait) {
         r->references++;
         while (!r->completed)
-            pthread_cond_wait(&cpu_event_completed, &cpu_lock);
+            pthread_cond_wait(&r->changed, &cpu_lock);
         cpu_host_moves_to(r->seconds);
         cpu_host_has_waited(r->clock);
         done = 1;

@@ -567,7 +567,9 @@ static void stop(void) {
     limit.tv_sec++;
     pthread_mutex_lock(&cpu_lock);
     stopping = 1;
-    pthread_cond_broadcast(&cpu_event_completed);
+    for (struct CUstream_st *s = cpu_streams; s; s = s->next)
+        if (s->awaited)
+            pthread_cond_broadcast(&s->awaited->changed);
     for (struct CUstream_st *s = cpu_streams; s; s = s->next)
         while (s->busy && !pthread_cond_timedwait(&s->progress, &cpu_lock, &limit))
             ;

@@ -39,6 +39,7 @@ struct CUstream_st {
     pthread_cond_t work, progress;
     uint64_t chaos;             // state of the random delays; 0: no delays
     struct cpu_clock *clock;    // NULL without CPU_DEVICE_CHECK
+    struct record *awaited;     // by the operation that runs; NULL: none
     struct CUgraph_st *capture; // the graph that its operations go into; NULL: they run
     struct CUstream_st *next;
     struct operation ring[CPU_RING];
@@ -51,6 +52,7 @@ extern atomic_int cpu_computing; // streams that run an operation and do not jus
 struct record {
     int references;          // one of the event, and one for each queued operation
     int completed, failed;   // failed: after the work had failed
+    pthread_cond_t changed;  // completed was set, or the program exits
     double seconds;          // time of completion, by the modelled clock or cpu_now
     int stream;              // number of the stream
     struct cpu_clock *clock; // copy of the stream's clock; NULL without CPU_DEVICE_CHECK
@@ -83,9 +85,6 @@ void cpu_await_loading(void);
 
 // Makes stream s wait for the operations that are now on the other stream.
 void cpu_let_wait(struct CUstream_st *s, struct CUstream_st *other);
-
-// Signals that a record was completed, or that the program exits.
-extern pthread_cond_t cpu_event_completed;
 
 // Queues the record of an event. Returns it with a reference for the caller.
 struct record *cpu_append_record(struct CUstream_st *s);

@@ -3,7 +3,7 @@
 //
 // If a test needs environment variables, ends its process or forks, it runs in a process of its own
 // (see ALONE), with its name as the argument of the program.
-#include "../src/internal.h"
+#include "../src/stream.h"
 #include "again.h"
 #include <cublas_v2.h>
 #include <nccl.h>
@@ -517,6 +517,7 @@ static void children_may_use_cuda_if_the_parent_has_not(void) {
 }
 
 static atomic_int computing;
+static cudaStream_t waiting;
 
 static void run_long(void *arguments) {
     struct timespec pause = {0, 100000000}; // the time that it computes
@@ -527,7 +528,7 @@ static void run_long(void *arguments) {
 }
 
 static void libraries_are_unloaded(void) {
-    _exit(computing ? 9 : 3);
+    _exit(computing ? 9 : waiting->busy ? 8 : 3);
 }
 
 // The device stops its kernels before libraries free their data. Streams that wait do not delay the
@@ -535,7 +536,8 @@ static void libraries_are_unloaded(void) {
 static void exit_while_kernels_run(void) {
     atexit(libraries_are_unloaded); // handlers run in reverse order, so this one after the device's
     close_gates(NULL);
-    cudaStream_t s = new_stream(0), waiting = new_stream(0);
+    cudaStream_t s = new_stream(0);
+    waiting = new_stream(0);
     cudaEvent_t e = new_event(0);
     sem_t *begun = &gate[0];
     OK(cpu_launch(s, run_long, &begun, sizeof begun));
