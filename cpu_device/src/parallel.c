@@ -1,17 +1,17 @@
 // Divides the range of a kernel among the cores. Each thread takes another free piece, so a kernel
 // does not wait for a helper thread whose core is used by another process. After a kernel, the
-// helpers spin for a tenth of a millisecond, because the next kernel usually follows at once, and
-// then they sleep. The threads of an OpenMP runtime would spin for milliseconds, and slow down
-// other processes on the same cores.
+// helpers wait for a tenth of a millisecond, because the next kernel usually follows at once, and
+// then they sleep. Meanwhile, they yield the core, for example to a thread that reads the next
+// batch. The threads of an OpenMP runtime would spin for milliseconds.
 #include "internal.h"
 #include <sched.h>
 #include <signal.h>
 
 enum { MOST_THREADS = 256, PIECES_PER_THREAD = 4 };
 
-// How long a thread spins before it sleeps. This is longer than most kernels that one thread runs
+// How long a thread yields before it sleeps. This is longer than most kernels that one thread runs
 // alone, and about as long as it takes to wake a thread.
-static const double spin_seconds = 1e-4;
+static const double yield_seconds = 1e-4;
 
 static struct {
     pthread_mutex_t busy; // a kernel uses the helpers; other streams run theirs on one thread
@@ -52,13 +52,13 @@ static int has_finished(uint32_t kernel) {
     return atomic_load(&pool.unfinished) == 0;
 }
 
-// Waits until the condition holds: spins for spin_seconds, then sleeps.
+// Waits until the condition holds: yields for yield_seconds, then sleeps.
 static void wait_until(int (*holds)(uint32_t), uint32_t kernel, pthread_cond_t *change) {
-    double end = cpu_now() + spin_seconds;
+    double end = cpu_now() + yield_seconds;
     do {
         if (holds(kernel))
             return;
-        cpu_relax();
+        sched_yield();
     } while (cpu_now() < end);
     pthread_mutex_lock(&pool.lock);
     while (!holds(kernel))
