@@ -116,7 +116,8 @@ static void start_rank(int i, const char *log_folder) {
         const char *program = *launch_opt.program;
         if (error == ENOENT && sscanf(program, "%2d_", &step) == 1)
             fail("cannot run %s: it is not built: make step%d builds it", program, step);
-        fail("cannot run %s: %s", program, strerror(error));
+        fail("cannot run %s: %s%s", program, strerror(error),
+             strchr(program, '/') ? "" : " in PATH; a program of this folder begins with ./");
     }
     close(failed[0]);
 }

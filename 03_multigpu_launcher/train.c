@@ -28,7 +28,7 @@ static const struct option_spec options[] = {
     {"overlap", OPTION_INT, &step_opt.overlap, "1", 0, 1,
      "1: sum each layer's gradients during backward, 0: sum all after it"},
     {"join-timeout", OPTION_INT | OPTION_LOCAL, &step_opt.join_timeout, "60", 1, 1e6,
-     "seconds to wait for a rank"},
+     "seconds to wait for rank 0"},
     {0},
 };
 

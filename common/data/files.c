@@ -97,7 +97,7 @@ int data_open(struct data_file *file, const char *folder, const char *name, cons
     int error = errno, missing = access(folder, F_OK), elsewhere = access("tools/data.sh", F_OK);
     if (error != ENOENT && error != ENOTDIR)
         return refuse_to_open(file->path, error, why);
-    return refuse(why, "%s: %s; %s%s fetches the images, --data synthetic needs none",
+    return refuse(why, "%s: %s; %s%s fetches the images, and --data synthetic needs none",
                   missing ? folder : path, missing ? "there is no such folder" : strerror(error),
                   elsewhere ? "run this in the folder of the course, where " : "", target);
 }

@@ -306,6 +306,7 @@ END
     touch plain
     fails 1 "$(text_of CANNOT_RUN) ./nowhere: No such file" timeout "$(patience 20)" "$launch" --nproc-per-node 3 ./nowhere
     fails 1 "$(text_of CANNOT_RUN) 04_none/train: it is not built: make step4 builds it" "$launch" 04_none/train
+    fails 1 "$(text_of CANNOT_RUN) plain: No such file or directory in PATH; a program of this folder begins with ./" "$launch" plain
     fails 1 "$(text_of CANNOT_RUN) ./plain: Permission denied" timeout "$(patience 20)" "$launch" ./plain
 }
 
