@@ -203,8 +203,8 @@ enough_devices() {
     local count
     [ "$device" = gpu ] || return 0
     count=$(nvidia-smi -L 2>/dev/null | wc -l)
-    [ "$count" -ge "$1" ] || wrong "with $(ranks "$1"), the check needs $1 GPUs, and this machine has $count" \
-        'make check DEVICE=cpu checks your code without GPUs.'
+    [ "$count" -ge "$1" ] ||
+        cannot_say "the check with $(ranks "$1") needs a GPU for each, and this machine has $count (make check DEVICE=cpu needs none)"
 }
 
 # run_ranks RANKS OPTION...: runs the program. Its output is in $SCRATCH/out and err, the losses of

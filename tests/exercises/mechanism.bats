@@ -88,13 +88,24 @@ END
     [[ ${lines[-2]} == "error: 1 MB cannot be written to $BATS_TEST_TMPDIR/full (No space left on device): make room there"* ]]
 }
 
+# run_check LINE...: runs a check of these lines.
+run_check() {
+    mkdir -p "$BATS_TEST_TMPDIR/scratch"
+    printf '%s\n' "$@" >"$BATS_TEST_TMPDIR/check"
+    run env EXERCISE=2.1 TASK="$root/$(folder_of 2.1)/task" MINE="$mine" COURSE="$root" SCRATCH="$BATS_TEST_TMPDIR/scratch" \
+        bash exercises/check.bash "$BATS_TEST_TMPDIR/check"
+}
+
+@test "too few GPUs end a check without a verdict" {
+    answer 2.1
+    run_check device=gpu 'nvidia-smi() { :; }' 'enough_devices 2'
+    [[ $status == 2 && ${lines[-1]} == "error: "*" this machine has 0 "*", so this check cannot say whether your answer is right" ]]
+}
+
 @test "a comparison of nothing is no success" {
     answer 2.1
-    mkdir "$BATS_TEST_TMPDIR/scratch"
     while read -r line; do
-        printf '%s\n' 'must_run 1' 'data_set 2520 1000 8 8' "$line" "ok 'nothing differs'" >"$BATS_TEST_TMPDIR/check"
-        run env EXERCISE=2.1 TASK="$root/$(folder_of 2.1)/task" MINE="$mine" COURSE="$root" SCRATCH="$BATS_TEST_TMPDIR/scratch" \
-            bash exercises/check.bash "$BATS_TEST_TMPDIR/check"
+        run_check 'must_run 1' 'data_set 2520 1000 8 8' "$line" "ok 'nothing differs'"
         [[ $status != 0 && $output != *'nothing differs'* ]] || { echo "$line: $output" && return 1; }
     done <<'END'
 same_evaluation 1
