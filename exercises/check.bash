@@ -82,14 +82,14 @@ limited() {
 # What a message shows to repeat this command.
 command_line='' program='' main=''
 remember() {
-    local name value words='' each=() before=''
+    local name value words='' each=() before='' scratch
+    printf -v scratch %q "$SCRATCH"
     # A run that continues repeats only after the run that has saved.
     [[ ! -e $SCRATCH/s || "$*" != *"--snapshot $SCRATCH/s"* ]] || before="$command_line; "
     for name in "${!CPU_DEVICE@}" OBSERVE_{SEED,CLOCK} CUDA_VISIBLE_DEVICES RANK LOCAL_RANK WORLD_SIZE \
         "${!MASTER_@}" "${!TORCHELASTIC_@}" log; do
         if [[ -v $name && ${!name@a} == *x* ]]; then
-            value=${!name}
-            [[ $value != *' '* ]] || value="'$value'"
+            printf -v value %q "${!name}"
             words+="$name=$value "
         fi
     done
@@ -103,9 +103,9 @@ remember() {
     done
     printf -v value '%q ' "${each[@]}"
     words+=${value//"$program"/"$MINE/${main##*/}"}
-    [[ ! $words =~ --csv\ [^\ ]*\  ]] || words=${words/"${BASH_REMATCH[0]}"/}
-    words=${words//"$SCRATCH/data"/$images}
-    words=${words//"$SCRATCH/"/'$folder/'}
+    words=${words/"--csv $scratch/csv "/}
+    words=${words//"$scratch/data"/$images}
+    words=${words//"$scratch/"/'$folder/'}
     words=${words//'\,'/,}
     [[ $before || $words != *'$folder/'* ]] || before='folder=$(mktemp -d); '
     command_line=$before${words% }

@@ -33,7 +33,8 @@ repeats() {
     repeats 5.5 1 "$(text_of UNORDERED)"
     repeats 9.1 1 'part 0 has the weight of output 0 and input 2'
     answer debug.8 wrong 1
-    checked debug.8 1 'To repeat it: '
+    mkdir "$BATS_TEST_TMPDIR/two words"
+    TMPDIR="$BATS_TEST_TMPDIR/two words" checked debug.8 1 'To repeat it: '
     for _ in 1 2; do # the second time, the snapshot of the first one is no start
         TMPDIR=$BATS_TEST_TMPDIR bash -c "$(sed -n 's/^ *To repeat it: //p' "$mine/said")" >"$mine/repeated"
         grep -q '^stopped after step 10' "$mine/repeated"
