@@ -41,10 +41,9 @@ void *cpu_kernel_view(const void *pointer, size_t width, size_t pitch, size_t ro
 
 // Says how many instructions the threads of a GPU execute in all, which the modelled clock charges.
 // They were counted in the machine code that nvcc 13.0 makes of */kernels/*.cu for sm_90 (cuobjdump
-// -sass), for widths that let a thread read 16 bytes at a time, and for attention in its PTX, which
-// has about as many. A loop that the compiler unrolled counts once for each of its elements.
-// Kernels without COMPUTES execute at most 3 for each byte that they move, so memory limits them on
-// every GPU.
+// -sass), on the way that threads take with aligned arrays. A loop that the compiler unrolled
+// counts once for each of its elements. Kernels without COMPUTES execute at most 3 for each byte
+// that they move, so memory limits them on every GPU.
 #define COMPUTES(instructions) cpu_executes(instructions)
 
 // lanes[i] = lanes[i] + lanes[i + left] + ... for i < left, in the same order as in kernels.cu.

@@ -56,9 +56,10 @@ void cpu_executes(double instructions);
 // nothing else to do. Without this call, the kernel takes as long as its bytes or its instructions.
 void cpu_waits(size_t threads, size_t times);
 
-// Adds small matrix products, which that kernel computes inside itself. flops: those of whole
-// tiles. type, tf32: of the inputs. They take four times as long as in a large product.
-void cpu_multiplies(double flops, cudaDataType type, int tf32);
+// Adds matrix products, which that kernel computes itself with tensor cores (mma.sync) and with
+// inputs in bfloat16, or TF32 if tf32 is 1. flops: those of whole tiles. Its other instructions
+// take their time in addition.
+void cpu_multiplies(double flops, int tf32);
 
 // The modelled time of the host. Each thread of the program has its own. The device does not see
 // what a thread does between two calls, nor when it waits for another thread, so the program says:

@@ -13,8 +13,8 @@ struct cpu_model {
     char name[32];
     double capacity;
     double launch_call, product_call, event_call, collective_call, graph_node, wake;
-    double latency, gap, graph_gap, memory, fp32, tf32, bf16, instructions, threads, wait, kernel;
-    double product, pcie, pageable;
+    double latency, gap, graph_gap, memory, fp32, tf32, bf16, mma, instructions, threads, wait;
+    double kernel, product, pcie, pageable;
     double link, pair, link_latency, network, network_latency, nvls;
 };
 

@@ -1,7 +1,7 @@
 #include "gpu_rates.h"
 #include "internal.h"
 
-enum { RATES = 27, MODELS = 5 };
+enum { RATES = 28, MODELS = 5 };
 
 static const char *const model_names[MODELS] = {"a100", "h100", "h200", "b200", "l4"};
 
@@ -36,6 +36,7 @@ static const struct rate {
     {RATE(fp32, "TFLOP/s", TFLOP_S),                {16.8, 53.8, 53.8,  58.2, 12.5}},
     {RATE(tf32, "TFLOP/s", TFLOP_S),                { 134,  397,  397,   873,   26}},
     {RATE(bf16, "TFLOP/s", TFLOP_S),                { 268,  794,  794,  1745,   58}},
+    {RATE(mma, "TFLOP/s", TFLOP_S),                 { 312,  613,  613,   687,   58}},
     {RATE(instructions, "T/s", TFLOP_S),            {11.7,   20,   20,  22.5,    9}},
     {RATE(threads, "thousand", THOUSAND),           { 221,  270,  270,   303,   89}},
     {RATE(wait, "us", US),                          { 0.4,  0.4,  0.4,   0.4,  0.4}},

@@ -54,15 +54,11 @@ void cpu_waits(size_t threads, size_t times) {
     noted_cost.waits = (double)times;
 }
 
-// README.md has a published rate of such kernels, which is higher.
-void cpu_multiplies(double flops, cudaDataType type, int tf32) {
-    enum { SLOWER = 4 };
-    if (cpu_model) {
-        double rate = type != CUDA_R_32F ? cpu_model->bf16
-                      : tf32             ? cpu_model->tf32
-                                         : cpu_model->fp32;
-        cpu_executes(flops * SLOWER / rate * cpu_model->instructions);
-    }
+// A kernel takes as long as its products and its other instructions together: README.md compares
+// this with published rates.
+void cpu_multiplies(double flops, int tf32) {
+    if (cpu_model)
+        cpu_executes(flops * (1 + tf32) / cpu_model->mma * cpu_model->instructions);
 }
 
 struct cpu_cost cpu_take_cost(void) {

@@ -12,7 +12,7 @@ static char folder[256];
 
 static const char ROUND[] =
     "capacity 1\nlaunch_call 1\nproduct_call 1\nevent_call 1\ncollective_call 1\ngraph_node 1\n"
-    "wake 1\nlatency 1\ngap 1\ngraph_gap 0.5\nmemory 1000\nfp32 10\ntf32 20\nbf16 40\n"
+    "wake 1\nlatency 1\ngap 1\ngraph_gap 0.5\nmemory 1000\nfp32 10\ntf32 20\nbf16 40\nmma 30\n"
     "instructions 10\nthreads 100\nwait 2\nkernel 2\nproduct 4\npcie 10\n"
     "pageable 5\nlink 100\npair 50\nlink_latency 10\nnetwork 10\nnetwork_latency 50\n";
 
@@ -259,13 +259,13 @@ TEST(mistakes_in_files_are_explained) {
         const char *line, *words; // the line follows the round numbers
     } mistakes[] = {
         {"", ": the line \"nvls NUMBER\" is missing (in GB/s)"},
-        {"nvls", ":27: want a name and one number"},
-        {"# \n\nnvls 1 2", ":29: want a name and one number"},
-        {"nvsl 1", ":27: nvsl is not the name of a rate"},
-        {"link 1", ":27: link appears twice"},
-        {"nvls 1GB", ":27: nvls 1GB: want a number above 0"},
-        {"nvls nan", ":27: nvls nan: want a number above 0"},
-        {"nvls -1", ":27: nvls -1: want a number above 0"},
+        {"nvls", ":28: want a name and one number"},
+        {"# \n\nnvls 1 2", ":30: want a name and one number"},
+        {"nvsl 1", ":28: nvsl is not the name of a rate"},
+        {"link 1", ":28: link appears twice"},
+        {"nvls 1GB", ":28: nvls 1GB: want a number above 0"},
+        {"nvls nan", ":28: nvls nan: want a number above 0"},
+        {"nvls -1", ":28: nvls -1: want a number above 0"},
     };
     for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
         char setting[400];

@@ -235,12 +235,16 @@ static void count_instructions(int rank) {
     cudaEvent_t first = record(a);
     compute(a, 4 * MB, 50. * MB);
     cudaEvent_t second = record(a);
-    cpu_multiplies(1e8, CUDA_R_32F, 0); // 1 us in a large product, and 4 us in a kernel
+    cpu_multiplies(1e9, 0); // 2 us
     compute(a, 4 * MB, 50. * MB);
     cudaEvent_t third = record(a);
+    cpu_multiplies(1e9, 1); // 4 us
+    compute(a, 4 * MB, 50. * MB);
+    cudaEvent_t fourth = record(a);
     TAKES(LAUNCH + GAP + KERNEL + 8, start, first);
     TAKES(GAP + KERNEL + 5, first, second);
-    TAKES(GAP + KERNEL + 9, second, third);
+    TAKES(GAP + KERNEL + 5 + 2, second, third);
+    TAKES(GAP + KERNEL + 5 + 4, third, fourth);
 }
 
 // The host sleeps until the kernel has ended, then wakes up and records an event.

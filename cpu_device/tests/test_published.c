@@ -252,6 +252,37 @@ TEST(products_take_as_long_as_published) {
         }
 }
 
+// FlashAttention-2 in bfloat16 without a mask on an H100, with 16,384 tokens: figures 5 and 6 of
+// FlashAttention-3 (https://arxiv.org/abs/2407.08608). Its kernels multiply with mma.sync. The
+// instructions for each score are those of their inner loops, compiled by nvcc 13.0 for sm_90
+// (flash-attention 0251105, cutlass 7107b05).
+TEST(attention_takes_as_long_as_published) {
+    static const struct {
+        const char *name;
+        double instructions, flops, rate; // for each score, and TFLOP/s
+    } published[] = {
+        {"forward, heads of 64", 8.9, 4 * 64, 324},
+        {"forward, heads of 128", 14.2, 4 * 128, 370},
+        {"backward, heads of 64", 17.1, 10 * 64, 291},
+        {"backward, heads of 128", 27.3, 10 * 128, 322},
+    };
+    const char *text = read_text("README.md");
+    choose("h100", "1x8", NULL);
+    for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
+        double scores = 1e12;
+        cpu_executes(scores * published[i].instructions);
+        cpu_multiplies(scores * published[i].flops, 0);
+        struct cpu_cost cost = cpu_take_cost();
+        cost.kind = CPU_KERNEL;
+        double rate = scores * published[i].flops / cpu_model_seconds(&cost, 0) / 1e12;
+        char row[100];
+        snprintf(row, sizeof row, "| %s | %.1f | %.0f | %.0f |", published[i].name,
+                 published[i].instructions, published[i].rate, rate);
+        if (!strstr(text, row) || !(fabs(rate / published[i].rate - 1) < 0.2))
+            fail_msg("README.md lacks this line, or the rate is wrong: %s", row);
+    }
+}
+
 int main(void) {
     return run_all_tests((struct around){NULL});
 }

@@ -100,13 +100,13 @@ END
 import re
 import sys
 from formulas import gpus
-scale = {"capacity": 2 ** 30, "kernel": 1e-6, "product": 1e-6, "fp32": 1e12, "tf32": 1e12, "bf16": 1e12, "instructions": 1e12, "threads": 1e3, "wait": 1e-6}
+scale = {"capacity": 2 ** 30, "kernel": 1e-6, "product": 1e-6, "fp32": 1e12, "tf32": 1e12, "bf16": 1e12, "mma": 1e12, "instructions": 1e12, "threads": 1e3, "wait": 1e-6}
 found, rows = gpus(), re.findall(r"^(\w+) ([0-9.]+)", open(sys.argv[1], encoding="utf-8").read(), re.M)
 for name, value in rows:
     is_time = name in ("wake", "gap", "graph_gap", "graph_node") or name.endswith(("call", "latency"))
     got, want = found["h100"][name], float(value) * scale.get(name, 1e-6 if is_time else 1e9)
     assert abs(got - want) <= 1e-12 * want, (name, got, want)
-assert len(rows) == len(found["h100"]) == 27 and len(found) == 5, (rows, found)
+assert len(rows) == len(found["h100"]) == 28 and len(found) == 5, (rows, found)
 END
 }
 

@@ -320,19 +320,30 @@ ALSO_AVX2 static void run_attend_backward(void *arguments, size_t from, size_t t
     free(b.scores);
 }
 
-// What the modelled clock charges: the products of whole blocks of a GPU, and the instructions for
-// each score, which are more with dropout.
-static void note_work(const struct attention_inputs *a, double instructions, int products) {
+// What the modelled clock charges for the tiles of scores that a GPU computes: its products, and
+// the instructions for each score in the inner loops, and outside of them for each value of a
+// query. Without tensor cores, the products are instructions, too.
+static void note_work(const struct attention_inputs *a, int backward) {
     enum { GPU_BLOCK = 64 };
-    double scores = 0, width = a->width > 64 ? 128 : 64;
+    static const double of_score[3][2][2] = {
+        {{291, 535}, {992, 1862}}, // fp32: forward with heads of 64 values and of 128, and backward
+        {{38, 65}, {85, 164}},     // TF32
+        {{16, 29}, {36, 59}},      // bfloat16
+    };
+    static const double of_dropout[] = {49, 150}, of_value[] = {20, 72}, products[] = {2, 7};
+    double scores = 0, width = a->width > 64 ? 128 : 64, heads = (double)a->samples * a->heads;
     for (int query = 0; query < a->queries; query += GPU_BLOCK) {
         int last = query + GPU_BLOCK < a->queries ? query + GPU_BLOCK : a->queries;
         int seen = a->before + last < a->keys ? a->before + last : a->keys;
         scores += (double)GPU_BLOCK * ((seen + GPU_BLOCK - 1) / GPU_BLOCK * GPU_BLOCK);
     }
-    scores *= (double)a->samples * a->heads;
-    COMPUTES(scores * instructions);
-    cpu_multiplies(2 * products * scores * width, a->type, a->tf32);
+    scores *= heads;
+    int type = a->type == CUDA_R_16BF ? 2 : a->tf32;
+    double for_score =
+        of_score[type][backward][a->width > 64] + (a->rate > 0 ? of_dropout[backward] : 0);
+    COMPUTES(scores * for_score + heads * a->queries * width * of_value[backward]);
+    if (type > 0)
+        cpu_multiplies(2 * products[backward] * scores * width, type == 1);
 }
 
 // Returns the address of the rows of all heads for device threads.
@@ -360,7 +371,7 @@ void attend(const struct attention_inputs *a, void *y, float *logs, cudaStream_t
     struct attending attending = attending_of(__func__, a);
     attending.to_y = ROWS_OF(a, y, a->queries, width, 1);
     attending.logs = WRITES(logs, heads * (size_t)a->queries);
-    note_work(a, a->rate > 0 ? 82 : 22, 2);
+    note_work(a, 0);
     LAUNCH(stream, run_attend, attending, heads, 1);
 }
 
@@ -377,6 +388,6 @@ void attend_backward(const struct attention_inputs *a, const void *y, const void
     attending.dq = ROWS_OF(a, dq, a->queries, a->q_pitch, 1);
     attending.dk = ROWS_OF(a, dk, a->keys, a->key_pitch, 1);
     attending.dv = ROWS_OF(a, dv, a->keys, a->key_pitch, 1);
-    note_work(a, a->rate > 0 ? 285 : 45, 7);
+    note_work(a, 1);
     LAUNCH(stream, run_attend_backward, attending, heads, 1);
 }

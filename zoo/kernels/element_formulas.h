@@ -73,7 +73,7 @@ void drop_values(const void *x, void *y, cudaDataType type, size_t count, float 
                                  seed, numbers};
     struct drop_floats floats = {values};
     struct drop_bfloat16 halves = {values};
-    COMPUTES(55. * count);
+    COMPUTES(86. * count);
     if (type == CUDA_R_32F)
         LAUNCH_FORMULA(drop_floats, floats, count, stream);
     else
