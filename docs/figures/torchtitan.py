@@ -18,6 +18,6 @@ def draw():
     f.description += f" Of {step} s of step 7, products take {parts[0]}, attention {parts[1]} and all other kernels {parts[2]}."
     f.text(20, 148, "tokens per second and GPU, 8 H100 (grey: measured)", 20, "start", bold=True)
     f.text(20, 22, f"where the {step} s of a step of this course go", 20, "start", bold=True)
-    f.bar(330, 46, 46, 140, [(seconds, colour, text) for seconds, text, colour in zip(
+    f.bar(330, 46, 46, 200, [(seconds, colour, text) for seconds, text, colour in zip(
         parts, (f"products {parts[0]} s", f"attention {parts[1]} s", ""), (COMPUTE, COMMUNICATE, FOURTH))], f"other {parts[2]} s")
     return f
