@@ -236,8 +236,8 @@ int cpu_is_legacy(const struct CUstream_st *s) {
 
 // Other operations need what only the thread has: its stack, and its number of OpenMP threads. With
 // random delays, all operations run beside the host.
-static int host_may_run(const struct CUstream_st *s, const struct operation *op) {
-    return op->cost.kind == CPU_COLLECTIVE && !s->chaos;
+static int host_may_run(const struct operation *op) {
+    return op->cost.kind == CPU_COLLECTIVE && !cpu_chaos_seed;
 }
 
 // Waits until a stream has done this number of operations. Called with cpu_lock held; releases it
@@ -247,7 +247,7 @@ static void wait_until_done(struct CUstream_st *s, uint64_t target) {
         return;
     s->prompt = cpu_now() - s->since < SOON_SECONDS ? s->prompt + 1 : 0;
     while (s->done < target) {
-        if (!s->busy && !stopping && host_may_run(s, &s->ring[s->done % CPU_RING])) {
+        if (!s->busy && !stopping && host_may_run(&s->ring[s->done % CPU_RING])) {
             run_next(s);
         } else {
             s->wake_at = target < s->wake_at ? target : s->wake_at;
@@ -269,9 +269,9 @@ static void append(struct CUstream_st *s, const struct operation *wanted, const 
     op->from = moment + (cpu_model ? cpu_model->latency : 0);
     memcpy(op->arguments, arguments, bytes);
     if (s->done == s->queued)
-        s->since = host_may_run(s, op) ? cpu_now() : 0;
+        s->since = host_may_run(op) ? cpu_now() : 0;
     s->queued++;
-    if (host_may_run(s, op) && hosts_are_prompt(s))
+    if (host_may_run(op) && hosts_are_prompt(s))
         return;
     s->called = 1;
     pthread_cond_signal(&s->work); // the thread starts when cpu_lock is free
