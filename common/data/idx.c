@@ -9,7 +9,7 @@ enum { HIGHEST_LABEL = 9 }; // of the digits of MNIST and the clothes of Fashion
 
 struct idx {
     struct data_file images, labels;
-    uint8_t *label; // of each image: a read of one byte takes almost as long as that of an image
+    uint8_t label[]; // of each image: a read of one byte takes almost as long as that of an image
 };
 
 static size_t header_size(int dimensions) {
@@ -57,29 +57,31 @@ static int find_file(const char *folder, const char *split, const char *kind, in
 }
 
 static int open_file(struct data_file *file, const char *folder, const char *split,
-                     const char *kind, int dimensions, uint32_t *shape, char why[WHY_SIZE]) {
+                     const char *kind, int dimensions, char why[WHY_SIZE]) {
     char name[64];
     find_file(folder, split, kind, dimensions, name);
-    return data_open(file, folder, name, TARGET, why) ? -1
-                                                      : read_header(file, dimensions, shape, why);
+    return data_open(file, folder, name, TARGET, why);
 }
 
 static int open_split(struct dataset *set, const char *folder, int test, char why[WHY_SIZE]) {
     const char *split = test ? "t10k" : "train";
-    uint32_t shape[3], labels = 0;
-    struct idx *idx = set->files = data_files(1, sizeof *idx);
-    if (open_file(&idx->images, folder, split, "images", 3, shape, why) ||
-        open_file(&idx->labels, folder, split, "labels", 1, &labels, why))
+    uint32_t shape[3], count = 0;
+    struct data_file images, labels;
+    if (open_file(&images, folder, split, "images", 3, why) ||
+        open_file(&labels, folder, split, "labels", 1, why))
         return -1;
-    if (shape[0] != labels)
-        return refuse(why, "%s: %s has %u images but %u labels", folder, split, shape[0], labels);
-    idx->label = data_files(labels, 1);
-    if (data_read(&idx->labels, header_size(1), idx->label, labels, why))
+    struct idx *idx = set->files = data_files(1, sizeof *idx + labels.size);
+    *idx = (struct idx){images, labels};
+    if (read_header(&idx->images, 3, shape, why) || read_header(&idx->labels, 1, &count, why))
         return -1;
-    for (uint32_t i = 0; i < labels; i++)
+    if (shape[0] != count)
+        return refuse(why, "%s: %s has %u images but %u labels", folder, split, shape[0], count);
+    if (data_read(&idx->labels, header_size(1), idx->label, count, why))
+        return -1;
+    for (uint32_t i = 0; i < count; i++)
         if (idx->label[i] > HIGHEST_LABEL)
             return refuse(why, "%s: label %u is %u, above 9", idx->labels.path, i, idx->label[i]);
-    set->count = labels;
+    set->count = count;
     set->shape = (struct shape){(int)shape[1], (int)shape[2], 1};
     return 0;
 }

@@ -111,8 +111,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     for (int file = first; file < first + FILES; file++)
         close(file);
+    if (test.files != train.files)
+        free(test.files);
     free(train.files);
-    free(test.files);
     free(train.values);
     free(train.labels);
     free(test.values);

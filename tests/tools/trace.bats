@@ -255,7 +255,7 @@ END
     need_train 02_multigpu_fork/train 03_multigpu_launcher/launch 05_fsdp/train
     build=${TRAIN%/01_single_gpu/train}
     ln -s "$root/tools" "$build"/{02_multigpu_fork,03_multigpu_launcher,05_fsdp} .
-    awk '/^```/ { if (block ~ /--svg/) printf "%s", block; block = ""; next } { block = block $0 "\n" }' \
+    awk '/^```/ { if (block ~ /--svg/) printf "%s", block; block = ""; next } !/^make / { block = block $0 "\n" }' \
         "$root/docs/seeing.md" >commands
     [ "$(grep -c -e --svg commands)" = 2 ]
     bash -e commands >out 2>&1 || { cat out && return 1; }

@@ -125,12 +125,15 @@ ALWAYS_INLINE void normalise_sample_backward(cudaDataType type, struct norming a
     float mean[MOST_NORM_CHANNELS], inverse[MOST_NORM_CHANNELS];
     float mean_d[MOST_NORM_CHANNELS], mean_product[MOST_NORM_CHANNELS];
     double d[MOST_NORM_CHANNELS], product[MOST_NORM_CHANNELS]; // of this sample
-    for (size_t c = 0, group = 0; group < a.n.groups; group++)
-        for (size_t end = c + width; c < end; c++) {
-            mean[c] = statistics[2 * group];
-            inverse[c] = statistics[2 * group + 1];
-            d[c] = product[c] = 0;
+    for (size_t c = 0, left = width; c < channels; c++) {
+        mean[c] = statistics[0];
+        inverse[c] = statistics[1];
+        d[c] = product[c] = 0;
+        if (--left == 0) {
+            statistics += 2;
+            left = width;
         }
+    }
     for (size_t i = first; i < first + size; i += channels)
         for (size_t c = 0; c < channels; c++) {
             float dy = value_at(a.dy, type, i + c);
