@@ -93,7 +93,8 @@ diffNM: ## shows what step M changes in step N, such as diff12 (F=join: that who
 diffstat: ## counts the lines that each step changes and asks to be read, and compares them with their limits
 	@tools/author/diffstat.sh && echo && tools/author/reading.sh
 .DEFAULT:
-	$(error There is no $@: the steps are $(STEPS), and the differences are $(DIFFS); make help-all lists all targets)
+	$(if $(filter %.d,$@),,$(error There is no $@: the steps are $(STEPS), and the differences are $(DIFFS); \
+		make help-all lists all targets)) # build.mk includes each .d, which another make may have removed meanwhile
 
 DOCTOR = build/$(HERE)/03_multigpu_launcher/launch build/$(HERE)/04_multinode/doctor
 # make takes the files for targets, too, so they need a rule.

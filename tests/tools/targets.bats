@@ -69,6 +69,8 @@ says() { # TEXT...
     says 'There is no trace-step10: the steps are step1 step2'
     run make DEVICE=cpu quikstart
     [[ $status == 2 ]] && says 'There is no quikstart: the steps are step1 step2' '; make help-all lists all targets'
+    ln -s nowhere build/cpu/gone.d # as a file that another make removes after this one has found it
+    make -n DEVICE=cpu step2 >/dev/null
 }
 
 @test "make profile-stepN runs the programs with nsys, and says in one line where it is missing" {
