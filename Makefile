@@ -92,9 +92,10 @@ $(DIFFS): diff%:
 diffNM: ## shows what step M changes in step N, such as diff12 (F=join: that whole function; ALL=1: all of them)
 diffstat: ## counts the lines that each step changes and asks to be read, and compares them with their limits
 	@tools/author/diffstat.sh && echo && tools/author/reading.sh
+# A file .d is no target: build.mk includes all that it finds, and another make may remove one meanwhile.
 .DEFAULT:
 	$(if $(filter %.d,$@),,$(error There is no $@: the steps are $(STEPS), and the differences are $(DIFFS); \
-		make help-all lists all targets)) # build.mk includes each .d, which another make may have removed meanwhile
+		make help-all lists all targets))
 
 DOCTOR = build/$(HERE)/03_multigpu_launcher/launch build/$(HERE)/04_multinode/doctor
 # make takes the files for targets, too, so they need a rule.

@@ -208,7 +208,7 @@ static ncclResult_t run(struct ncclComm *c, struct work *work) {
         return cpu_run_transfers(c, work);
     if (!cpu_computes && work->call.kind != CALL_SPLIT)
         return tell_times(c, &work->call);
-    struct exchange e; // 8 KB, of which few ranks use little
+    struct exchange e; // with room for the most ranks, so plan sets only what these ranks need
     plan(&e, c, work);
     return run_exchange(c, &e);
 }

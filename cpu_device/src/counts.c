@@ -1,7 +1,7 @@
 // Counts what the program asks the device to do (CPU_DEVICE_COUNTS).
 #include "internal.h"
 
-static FILE *file; // NULL: nobody asks
+static FILE *file; // NULL: CPU_DEVICE_COUNTS is not set
 static atomic_long counts[CPU_COUNTED];
 
 void cpu_count(enum cpu_counted what, long number) {

@@ -32,7 +32,8 @@ __attribute__((format(printf, 1, 2), noreturn)) void cpu_fail(const char *format
 // thread overwrites it.
 const char *cpu_system_error(int error);
 
-// Appends formatted words to the text in an array of this size, and cuts what does not fit.
+// Appends formatted text to the string in an array of size bytes. It drops the end of a string that
+// is too long.
 __attribute__((format(printf, 3, 4))) void cpu_add_text(char *text, size_t size, const char *format,
                                                         ...);
 
@@ -142,9 +143,6 @@ void cpu_thread_begins(void);
 
 // If there is a model, moves the time that cpu_moment returns forward to this time.
 void cpu_move_to(double time);
-
-// Call it in a loop that spins on memory: it leaves the core to its other hardware thread.
-void cpu_relax(void);
 
 // Returns the value of an environment variable, or otherwise if it is not set. Ends the program if
 // the value is not a whole number above 0.

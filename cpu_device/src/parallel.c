@@ -31,14 +31,6 @@ static struct {
           .begun = PTHREAD_COND_INITIALIZER,
           .finished = PTHREAD_COND_INITIALIZER};
 
-void cpu_relax(void) {
-#if defined __x86_64__
-    __builtin_ia32_pause();
-#elif defined __aarch64__
-    __asm__ volatile("yield");
-#endif
-}
-
 static uint32_t current_kernel(void) {
     return (uint32_t)(atomic_load(&pool.kernel_and_free) >> 32);
 }

@@ -235,7 +235,7 @@ static void add_parts(void *arguments, size_t from, size_t to) {
 }
 
 // A product that needs memory: converts the matrices to floats and back, and adds parts of sums.
-static void run_large_gemm(void *arguments) {
+static void run_gemm_with_memory(void *arguments) {
     struct gemm g = *(struct gemm *)arguments, f = g;
     f.a.data = to_floats(&g.a, g.transa ? g.k : g.m, g.transa ? g.m : g.k, &f.a.ld);
     f.b.data = to_floats(&g.b, g.transb ? g.n : g.k, g.transb ? g.k : g.n, &f.b.ld);
@@ -357,6 +357,6 @@ cublasStatus_t cpu_queue_product(const struct cpu_product *p) {
         cpu_uses_span(name_of(p), spans[i]);
     int needs_memory = !is_float(&g.a) || g.a.spread || g.b.spread || is_long(&g);
     return launched(needs_memory
-                        ? cpu_launch(p->stream, run_large_gemm, &g, sizeof g)
+                        ? cpu_launch(p->stream, run_gemm_with_memory, &g, sizeof g)
                         : cpu_launch_range(p->stream, run_gemm, &g, sizeof g, gemm_pieces(&g), 1));
 }

@@ -27,8 +27,8 @@ struct operation {
 struct CUstream_st {
     int alive;    // created and not yet destroyed
     int busy;     // an operation runs
-    int called;   // the thread shall run what is queued; 0: a host will
-    int prompt;   // waits in a row whose host came soon after it had queued
+    int called;   // 1: the stream's thread runs the queue; 0: it leaves the queue to a host
+    int prompt;   // how many times in a row a host has waited soon after it had queued
     double since; // when the first operation in the queue came; 0: it is no collective
     int device;
     int blocking;          // takes turns with the legacy default stream

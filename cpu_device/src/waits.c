@@ -248,11 +248,20 @@ static int shall_yield(const struct cpu_wait *w) {
            (waited < w->comm->patience && cpu_streams_computing() == 1);
 }
 
+// Leaves the core to its other hardware thread.
+static void relax(void) {
+#if defined __x86_64__
+    __builtin_ia32_pause();
+#elif defined __aarch64__
+    __asm__ volatile("yield");
+#endif
+}
+
 ncclResult_t cpu_wait_round(struct cpu_wait *w) {
     struct ncclComm *c = w->comm;
     w->tries++;
     if (w->tries <= SPINS) {
-        cpu_relax();
+        relax();
         return ncclSuccess;
     }
     if (!w->since)

@@ -76,6 +76,7 @@ enum { AHEAD = 4 };
 template <cudaDataType type, int N, int GELU>
 __global__ static void columns_kernel(struct rows a, unsigned slices) {
     typedef values<type, N> unit;
+    typedef values<GELU ? type : CUDA_R_16BF, N> result;
     unsigned slice = blockIdx.x % slices, units = a.cols / N; // of a row
     unsigned own = blockIdx.x / slices * BLOCK_THREADS + threadIdx.x;
     size_t end = a.rows * (slice + 1) / slices;
@@ -98,7 +99,7 @@ __global__ static void columns_kernel(struct rows a, unsigned slices) {
 #pragma unroll
         for (unsigned i = 0; i < AHEAD; i++)
             if (row + i < end) {
-                values<GELU ? type : CUDA_R_16BF, N> y;
+                result y;
                 for (int k = 0; k < N; k++) {
                     float value = value_at(&x[i], type, k);
                     if (GELU)
@@ -108,7 +109,7 @@ __global__ static void columns_kernel(struct rows a, unsigned slices) {
                     sums.at[k] += value;
                 }
                 if (GELU || a.y)
-                    ((values < GELU ? type : CUDA_R_16BF, N > *)a.y)[first + i * units] = y;
+                    ((result *)a.y)[first + i * units] = y;
             }
     }
     ((values<CUDA_R_32F, N> *)a.sums)[slice * (size_t)units + own] = sums;
