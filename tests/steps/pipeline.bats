@@ -53,13 +53,13 @@ END
 }
 
 # bats test_tags=gpu
-@test "several pipelines, and other numbers of stages and micro-batches, have the loss curve of step 1" {
+@test "several pipelines, other numbers of stages and micro-batches, and parts have the loss curve of step 1" {
     for model in "" "$gpt --dropout 0.2 --optimizer adamw --lr 1e-3"; do
         train 1 1 --csv right $model
-        for more in "4 --stages 2" "4 --stages 1 --micro-batches 3" "2 --stages 2 --micro-batches 1 --pipeline gpipe" \
-            "4 --stages 2 --overlap 0"; do
-            train 8 $more --csv got $model
-            same_curve right got
+        for more in "8 4 --stages 2" "8 4 --stages 1 --micro-batches 3" "8 2 --stages 2 --micro-batches 1 --pipeline gpipe" \
+            "8 4 --stages 2 --overlap 0" "9 2 --tensor 2" "9 4 --tensor 2 --stages 2 --sequence $((${#model} > 0))"; do
+            train $more --csv got $model
+            same_curve right got || { echo "$more $model" && return 1; }
         done
     done
 }
