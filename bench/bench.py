@@ -75,7 +75,7 @@ def compiler(program):
 
 
 def judged(goal, value):
-    """The goal, such as "at least 1.3" or "at most 3 %", which names a value that misses it."""
+    """The goal, such as "at least 1.3" or "at most 1.4", which names a value that misses it."""
     if goal and (value < float(goal.split()[2])) == goal.startswith("at least"):
         return goal + ", missed"
     return goal

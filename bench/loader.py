@@ -1,9 +1,8 @@
-"""loader.py BUILD [loader] [--rounds N]: what streamed samples cost: training beside that with all samples on the device,
-training steps of a modelled GPU, and the loader alone beside PyTorch's DataLoader."""
+"""loader.py BUILD [loader] [--rounds N]: what streamed samples cost: training beside that with all samples on the device, and
+the loader alone beside PyTorch's DataLoader. A test has the modelled times (tests/steps/modelled.bats)."""
 import glob
 import gzip
 import os
-import re
 import shutil
 import statistics
 import sys
@@ -40,18 +39,6 @@ def compare_training(folder):
         ratios = [streamed / kept for kept, streamed in rates]
         print(f"{model:5}  {batch:5}  {spread(device):>24}  {spread(stream):>24}  {spread(ratios, 3):>24}  "
               f"{judged('at least 0.95', statistics.median(ratios))}", flush=True)
-
-
-def compare_modelled(folder):
-    print("\ntraining steps of the cnn with batch 128 on a modelled H100\noptions                             ms  longer  goal")
-    shortest = 0
-    for options, goal in ("device", ""), ("stream --workers 2", "at most 3 %"), ("stream --workers 0", "at least 15 %"):
-        output = train("cnn", folder, "--batch", 128, "--max-steps", 40, "--profile", "--load", *options.split(),
-                       CPU_DEVICE_MODEL="h100", CPU_DEVICE_COMPUTE="0")
-        step = float(re.search(r"modelled ms.* (\S+)$", output, re.M)[1])
-        shortest = shortest or step
-        longer = 100 * (step / shortest - 1)
-        print(f"--load {options:24}  {step:5.3f}  {longer:4.1f} %  {judged(goal, longer)}", flush=True)
 
 
 def torch_rates(folder, way, workers):
@@ -109,8 +96,6 @@ def main():
         unpack(folder)
         print(f"machine   {machine()}")
         compare_training(folder)
-        if not GPU:
-            compare_modelled(folder)
         compare_loaders(folder)
 
 

@@ -64,25 +64,6 @@ END
     done
 }
 
-@test "stages save, and any other division of the model continues with the same bits" {
-    mkdir four
-    train 8 4 --max-steps 7 --snapshot four/s
-    [ "$(cd four && echo *)" = "$(cd four && echo s s.e1s2u*.{0,1,2,3}of4)" ]
-    cp -r four copy
-    train 1 1 --max-steps 7 --snapshot copy/s
-    cp copy/s whole
-    # A run with nothing left to do writes what it has loaded.
-    for to in "2" "3" "4 --stages 2" "1"; do
-        train 8 $to --max-steps 7 --snapshot copy/s
-        grep -qx "resumed   copy/s: 1 epoch and 2 steps are done; $(text_of NOTHING_LEFT)" out
-    done
-    train 5 3 --max-steps 7 --snapshot copy/s
-    train 8 4 --max-steps 7 --snapshot copy/s
-    diff -r four copy
-    train 1 1 --max-steps 7 --snapshot copy/s
-    cmp copy/s whole
-}
-
 # costs RANKS OPTION...: the measured bytes of the first stage must be the computed ones.
 costs() {
     train 8 "$@" --max-steps 2 && cost_rows=5 costs_agree

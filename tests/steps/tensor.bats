@@ -137,7 +137,7 @@ sums() {
 @test "parts save, and any other division of the model continues with the same bits and the losses of step 1" {
     for model in "" "$gpt --dropout 0.2"; do
         steps="--max-steps 7 $model"
-        into=("1 1" "5 3" "9 4 --tensor 4" "8 2" "7 2 --save full" "9 2 --tensor 1 --stages 2")
+        into=("1 1" "5 3" "9 4 --tensor 4" "8 4" "8 2" "8 4 --stages 2" "8 1" "7 2 --save full" "9 2 --tensor 1 --stages 2")
         on=("1 1" "7 2" "8 3" "9 4 --tensor 4")
         [ -z "$model" ] || into=("7 2" "9 4 --tensor 4 --sequence 1") on=("9 2 --sequence 1")
         rm -rf right whole four copy
