@@ -31,9 +31,10 @@ need_nvidia() {
     grep '^rank [0-3]: the sum of ' README.md | diff - "$BATS_TEST_TMPDIR/out"
 }
 
-@test "the tables of README.md and settings.c name the same variables" {
-    grep -o '^| .CPU_DEVICE[A-Z_]*' README.md | grep -o 'CPU.*' | sort >"$BATS_TEST_TMPDIR/read"
-    sed -n '/^} settings/,/^};/p' src/settings.c | grep -o 'CPU_DEVICE[A-Z_]*' | sort | diff "$BATS_TEST_TMPDIR/read" -
+@test "the table of README.md has the variables that the sources read, and settings.c those of the device" {
+    sed -n 's/^| `\([A-Z_]*\)` |.*/\1/p' README.md | sort >"$BATS_TEST_TMPDIR/listed"
+    grep -ohE '(getenv|cpu_positive_number)\("[A-Z_]+"' src/*.c | cut -d'"' -f2 | sort -u | diff "$BATS_TEST_TMPDIR/listed" -
+    sed -n '/^} settings/,/^};/p' src/settings.c | grep -o 'CPU_DEVICE[A-Z_]*' | sort | diff <(grep ^CPU_ "$BATS_TEST_TMPDIR/listed") -
 }
 
 @test "NVIDIA's headers declare the same functions, values and members" {

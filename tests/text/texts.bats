@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # Tests of what the texts name: texts.py reads all of them once, and finds links, names, options and targets of make that
-# do not exist. other_names.txt lists names of other programs. Tables of variables are also checked here.
+# do not exist. other_names.txt lists names of other programs.
 load ../helpers
 needs=(python3)
 begin_in=$root
@@ -26,14 +26,6 @@ begin_in=$root
     version=$(sed -n 's/^version: "\(.*\)"$/\1/p' CITATION.cff)
     [ "$("$TRAIN" --version)" = "$(sed -n 's/^title: //p' CITATION.cff) $version" ]
     [[ $(grep -m 1 '^## ' CHANGELOG.md) == "## $version ("* ]]
-}
-
-@test "the table of variables of the CPU device is complete" {
-    cd "$BATS_TEST_TMPDIR"
-    grep -ohE '(getenv|cpu_positive_number)\("[A-Z_]+"' "$root"/cpu_device/src/*.c | cut -d'"' -f2 | sort -u >variables
-    grep -ohE '^\| `[A-Z_]+` \|' "$root/cpu_device/README.md" | cut -d'`' -f2 | sort >listed
-    [ "$(wc -l <variables)" -gt 0 ]
-    [ "$(comm -23 variables listed)" = "" ]
 }
 
 # Other tests run the commands of the texts.
