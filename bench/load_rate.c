@@ -5,7 +5,6 @@
 #include "common/data/loader.h"
 #include "common/device/device.h"
 #include "common/training/training_options.h"
-#include <time.h>
 
 static const struct option_table tables[] = {{"options", training_options}, {0}};
 

@@ -4,7 +4,6 @@
 #include "common/base/rng.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { SIZE = 28, TRAIN = 60000, TEST = 10000, MOST_POINTS = 32, DOTS = 12 };
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # Tests of the texts that are made from the repository: tools/author/render.py fills their marked blocks and finds nothing to
-# change, and tools/author/record.py compares what they quote. Both report what is stale or unknown.
+# change, tools/author/record.py compares what they quote, and tools/author/reading.sh lists what readers read. They report what
+# is stale or unknown.
 load ../helpers
 needs=(python3)
 render=$root/tools/author/render.py record=$root/tools/author/record.py
@@ -48,4 +49,18 @@ device    0: CPU device (EPYC, 2 cores), 6.3 GB@device    0: CPU device (Xeon, 8
    ring  0  1306.3  6000024@   ring  0   999.1  6000024@0
 modelled times\n   ring  0  91.4  6000024@modelled times\n   ring  0  92.4  6000024@1
 END
+}
+
+@test "the reading lists name files and functions that exist, and the READMEs show them" {
+    cp -r "$root"/0*_* "$root"/{common,tools,watch,zoo} .
+    run --separate-stderr tools/author/reading.sh
+    [ -z "$(sed '/the limit is\|has at most/d' <<<"$stderr")" ] # make style prints these
+    run tools/author/reading.sh
+    [ "$(grep -c '^ *[1-9] ' <<<"$output")" = 9 ]
+    # Step 2 lists files of its folder only. Each line of these is one to read, or one to skip.
+    [ "$(awk '$1 == 2 { print $2 + $4 }' <<<"$output")" = "$(cat 02_*/[!t]*.[ch] | wc -l)" ]
+    tools/author/reading.sh --write # run it after a change of a list
+    for readme in 0*_*/README.md; do
+        diff "$root/$readme" "$readme"
+    done
 }

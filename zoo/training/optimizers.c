@@ -4,7 +4,6 @@
 #include "zoo/kernels/element_kernels.h"
 #include "zoo/training/schedules.h"
 #include "zoo/zoo_options.h"
-#include <string.h>
 
 static void update_by_nesterov(const struct optimizer *o, double lr, float *parameters,
                                const float *gradients, float *state, size_t count, long step,
