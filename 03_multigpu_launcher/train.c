@@ -126,9 +126,9 @@ static void setup(struct trainer *t) {
     DEVICE_ALLOC(t->activations[0], "activations", column * t->train.inputs);
     for (int i = 0; i < t->model.count; i++) {
         const struct layer *l = &t->model.layers[i];
-        size_t width = l->outputs + l->workspace;
-        widest = max_size(width, widest);
-        DEVICE_ALLOC(t->activations[i + 1], "activations", column * width);
+        widest = max_size(l->outputs, widest);
+        DEVICE_ALLOC(t->activations[i + 1], "activations",
+                     column * ((size_t)l->outputs + l->workspace));
     }
     DEVICE_ALLOC(t->pass.scratch, "scratch", model_scratch(&t->model, t->pass.type, t->rows));
     DEVICE_ALLOC(t->dy, "activations", column * widest);

@@ -30,12 +30,13 @@ print_row(const char *kind, double measured, double computed, const char *formul
 static double activation_bytes(const struct units *f, int rows, int targets, int recompute,
                                size_t *shared) {
     const struct model *m = f->model;
-    size_t widest = 0, stored = m->layers[0].inputs; // floats per sample
+    size_t widest = 0, gradient = 0, stored = m->layers[0].inputs; // floats per sample
     *shared = 0;
     for (const struct unit *u = f->units; u < f->units + f->unit_count; u++)
         for (int j = u->first_layer; j < u->end_layer; j++) {
             size_t width = m->layers[j].outputs + m->layers[j].workspace;
             widest = max_size(widest, width);
+            gradient = max_size(gradient, m->layers[j].outputs);
             int last = j + 1 == u->end_layer;
             if (!recompute || (last && m->layers[j].workspace == 0)) {
                 stored += width;
@@ -47,8 +48,8 @@ static double activation_bytes(const struct units *f, int rows, int targets, int
         }
     // The lanes of the loss, their total, and the requests of the ranks.
     size_t sums = (STATS_LANES + 1) * sizeof(struct stats) + sizeof(struct requests);
-    // The two gradients, dx and dy, are as wide as the widest layer.
-    return (4. * (stored + (*shared + 2) * widest) + targets) * rows + sums;
+    // The two gradients, dx and dy, are as wide as the most outputs of a layer.
+    return (4. * (stored + *shared * widest + 2 * gradient) + targets) * rows + sums;
 }
 
 // Returns the computed bytes of the buffers for gathered units.

@@ -117,9 +117,11 @@ size_t allocate_activations(const struct units *f, size_t bytes_per_float, int r
                             float *outputs[], float *activations[]) {
     float *shared[MOST_LAYERS] = {0}; // [n]: for layer n of each unit
     const struct layer *layers = f->model->layers;
-    size_t widest = 0;
-    for (int i = 0; i < f->model->count; i++)
+    size_t widest = 0, gradient = 0;
+    for (int i = 0; i < f->model->count; i++) {
         widest = max_size(widest, layers[i].outputs + layers[i].workspace);
+        gradient = max_size(gradient, layers[i].outputs);
+    }
     for (const struct unit *u = f->units; u < f->units + f->unit_count; u++)
         for (int i = u->first_layer; i < u->end_layer; i++) {
             int n = i - u->first_layer, last = i + 1 == u->end_layer;
@@ -135,7 +137,7 @@ size_t allocate_activations(const struct units *f, size_t bytes_per_float, int r
                 DEVICE_ALLOC(activations[i + 1], "activations",
                              bytes_per_float * layers[i].outputs);
         }
-    return widest;
+    return gradient;
 }
 
 // The padding is zero, and its gradients are zero, so it stays zero.

@@ -143,9 +143,10 @@ size_t pipeline_allocate(struct pipeline *p, size_t bytes_per_float) {
     for (int n = 0; n < p->in_flight; n++) {
         DEVICE_ALLOC(p->activations[n][0], "activations", bytes_per_float * inputs);
         for (int i = 0; i < m->count; i++) {
-            size_t width = m->layers[i].outputs + m->layers[i].workspace;
-            widest = max_size(width, widest);
-            DEVICE_ALLOC(p->activations[n][i + 1], "activations", bytes_per_float * width);
+            const struct layer *l = &m->layers[i];
+            widest = max_size(l->outputs, widest);
+            DEVICE_ALLOC(p->activations[n][i + 1], "activations",
+                         bytes_per_float * ((size_t)l->outputs + l->workspace));
         }
     }
     return widest;

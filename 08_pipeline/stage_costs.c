@@ -32,9 +32,8 @@ void print_stage_costs(const struct pipeline *p, int state_per_parameter, int ta
     const struct model *m = p->model;
     size_t stored = m->layers[0].inputs, widest = stored, edges = 0; // floats per sample
     for (int i = 0; i < m->count; i++) {
-        size_t width = m->layers[i].outputs + m->layers[i].workspace;
-        stored += width;
-        widest = max_size(width, widest);
+        stored += (size_t)m->layers[i].outputs + m->layers[i].workspace;
+        widest = max_size(m->layers[i].outputs, widest);
     }
     edges += p->first_stage ? 0 : m->layers[0].inputs;
     edges += p->last_stage ? 0 : m->layers[m->count - 1].outputs;

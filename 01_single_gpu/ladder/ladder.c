@@ -375,9 +375,10 @@ static void setup(struct trainer *t) {
     DEVICE_ALLOC(t->gradients, "gradients", n * sizeof(float));
     DEVICE_ALLOC(t->velocity, "optimizer", n * sizeof(float));
     for (int i = 0; i < t->model.count; i++) {
-        size_t width = t->model.layers[i].outputs + t->model.layers[i].workspace;
-        widest = max_size(width, widest);
-        DEVICE_ALLOC(t->activations[i + 1], "activations", column * width);
+        const struct layer *l = &t->model.layers[i];
+        widest = max_size(l->outputs, widest);
+        DEVICE_ALLOC(t->activations[i + 1], "activations",
+                     column * ((size_t)l->outputs + l->workspace));
     }
     DEVICE_ALLOC(t->dy, "activations", column * widest);
     DEVICE_ALLOC(t->dx, "activations", column * widest);

@@ -47,10 +47,9 @@ struct layer_kind {
     void (*forward)(const struct layer *layer, const struct pass *pass, const void *parameters,
                     const float *x, float *y, int b);
     // Computes the gradients and, if dx is not NULL, dx = dloss/dx, from dy = dloss/dy. It
-    // overwrites gradients, and may overwrite dy. x and y are those of forward. dy and dx have room
-    // for b * (outputs + workspace) floats, too. gradients may be the same memory as parameters
-    // (with CUDA_R_16BF, at twice the offset in one buffer), so it must read all parameters before
-    // it writes gradients.
+    // overwrites gradients, and may overwrite dy. x and y are those of forward. gradients may be
+    // the same memory as parameters (with CUDA_R_16BF, at twice the offset in one buffer), so it
+    // must read all parameters before it writes gradients.
     void (*backward)(const struct layer *layer, const struct pass *pass, const void *parameters,
                      const float *x, float *y, float *dy, float *dx, float *gradients, int b);
     // Returns the bytes of scratch that forward and backward need. NULL: none.

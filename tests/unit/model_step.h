@@ -31,9 +31,8 @@ static inline struct step new_step(const struct model *m, const float *parameter
     s.activations[0] = to_device(x, batch * (size_t)m->layers[0].inputs);
     for (int i = 0; i < m->count; i++) {
         const struct layer *l = &m->layers[i];
-        size_t width = (size_t)(l->outputs + l->workspace);
-        widest = width > widest ? width : widest;
-        s.activations[i + 1] = new_device_array(batch * width);
+        widest = (size_t)l->outputs > widest ? (size_t)l->outputs : widest;
+        s.activations[i + 1] = new_device_array(batch * (size_t)(l->outputs + l->workspace));
     }
     new_scratch(m, b);
     s.dy = new_device_array(batch * widest);

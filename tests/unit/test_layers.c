@@ -485,7 +485,7 @@ static const struct example {
     {3, {3, 4, 4}, SAME("4")},
     {3, {3, 4, 4}, PROJECTED("6")},
     {3, {3, 4, 4}, SAME("4") PROJECTED("6") SAME("6")},
-    // The inputs are many more than the outputs, and dx needs room for two gradients of them.
+    // The inputs are many more than the outputs, and backward stores two gradients of them.
     {3, {6, 6, 4}, "residual( mean_pool shortcut max_pool 6 )residual"},
     {3, {1, 1, 1}, "embedding 1", {1, 1, 1}},
     {5, {9, 1, 1}, "embedding 6", {9, 1, 6}},

@@ -70,7 +70,7 @@ void inner_backward(const struct layer *first, const struct layer *end, const st
     while (end > first) {
         const struct layer *i = layer_before(first, end);
         const struct layer *before = i > first ? layer_before(first, i) : NULL;
-        float *dx_of_i = before ? dy + b * zoo_layer(before)->offset : dx;
+        float *dx_of_i = before ? gradient_of(before, pass, dy, b) : dx;
         i->kind->backward(i, pass, parameters_of_inner(i, pass, parameters),
                           before ? y + b * zoo_layer(before)->offset : x,
                           y + b * zoo_layer(i)->offset, dy_of_last, dx_of_i,
@@ -92,13 +92,33 @@ void inner_initialise(const struct layer *l, float *parameters, size_t first_val
     }
 }
 
-size_t inner_scratch(const struct layer *l, cudaDataType type, int b) {
+// Returns where the gradients of the inner layers begin in scratch memory: after that of these
+// layers.
+static size_t gradients_at(const struct layer *l, cudaDataType type, int b) {
+    enum { ALIGNED = 16 }; // bytes that kernels may load at a time
     size_t most = 0;
     for (const struct layer *i = zoo_layer(l)->inner; i < zoo_layer(l)->inner_end;
          i = layer_after(i))
         if (i->kind->scratch)
             most = max_size(most, i->kind->scratch(i, type, b));
-    return most;
+    return (most + ALIGNED - 1) / ALIGNED * ALIGNED;
+}
+
+// They are as far from each other as the outputs.
+float *gradient_of(const struct layer *i, const struct pass *pass, float *dy, int b) {
+    const struct layer *l = zoo_layer(i)->around;
+    float *gradients = (float *)pass->scratch + gradients_at(l, pass->type, b) / sizeof(float);
+    size_t offset = zoo_layer(i)->offset, first = zoo_layer(zoo_layer(l)->inner)->offset;
+    return offset ? gradients + b * (offset - first) : dy;
+}
+
+size_t inner_scratch(const struct layer *l, cudaDataType type, int b) {
+    size_t first = zoo_layer(zoo_layer(l)->inner)->offset, end = first;
+    for (const struct layer *i = zoo_layer(l)->inner; i < zoo_layer(l)->inner_end;
+         i = layer_after(i))
+        if (zoo_layer(i)->offset)
+            end = max_size(end, zoo_layer(i)->offset + output_floats(i, type));
+    return gradients_at(l, type, b) + b * (end - first) * sizeof(float);
 }
 
 struct layer *begin_inner(struct model *m, const struct layer_kind *kind) {

@@ -60,6 +60,10 @@ const void *parameters_of_inner(const struct layer *inner, const struct pass *pa
 struct layer *begin_inner(struct model *m, const struct layer_kind *kind);
 void end_inner(struct model *m);
 
+// Returns where backward stores the gradient of an inner layer's outputs: in scratch memory, or in
+// dy of the layer around it, if that has the same outputs.
+float *gradient_of(const struct layer *inner, const struct pass *pass, float *dy, int b);
+
 // Run the inner layers from first to end. x: the inputs of the first one. y, dy: the arrays of the
 // layer around them. dy_of_last: the gradient of the last one's outputs. forward returns the
 // outputs of the last one, or x if there is none.

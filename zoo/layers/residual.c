@@ -1,6 +1,4 @@
-// The outputs of the inner layers are in the workspace of the block. Backward stores the gradients
-// of these outputs at the same places after dy.
-#include "common/base/minmax.h"
+// The outputs of the inner layers are in the workspace of the block.
 #include "common/device/device.h"
 #include "zoo/kernels/element_kernels.h"
 #include "zoo/layers/inner.h"
@@ -20,30 +18,41 @@ static void branch_backward(const struct layer *l, const struct layer *first,
                             const struct layer *end, const struct pass *pass,
                             const void *parameters, const float *x, float *y, float *dy, float *dx,
                             float *gradients, int b) {
-    float *dy_of_last = dy + b * zoo_layer(layer_before(first, end))->offset;
+    float *dy_of_last = gradient_of(layer_before(first, end), pass, dy, b);
     CUDA_CHECK(cudaMemcpyAsync(dy_of_last, dy, (size_t)b * l->outputs * sizeof *dy,
                                cudaMemcpyDeviceToDevice, pass->stream));
     inner_backward(first, end, pass, parameters, x, y, dy, dy_of_last, dx, gradients, b);
+}
+
+static int has_shortcut(const struct layer *l) {
+    return settings_of(l)->residual.shortcut < zoo_layer(l)->inner_end;
+}
+
+// The gradient of the shortcut's inputs lies in scratch memory, after that of inner_scratch.
+static size_t residual_scratch(const struct layer *l, cudaDataType type, int b) {
+    size_t inputs = has_shortcut(l) ? (size_t)b * l->inputs : 0;
+    return inner_scratch(l, type, b) + inputs * sizeof(float);
 }
 
 // Each gradient may overwrite parameters of later layers, so the shortcut comes first.
 static void residual_backward(const struct layer *l, const struct pass *pass,
                               const void *parameters, const float *x, float *y, float *dy,
                               float *dx, float *gradients, int b) {
-    const struct layer *shortcut = settings_of(l)->residual.shortcut,
-                       *end = zoo_layer(l)->inner_end;
-    size_t inputs = (size_t)b * l->inputs;
-    float *dx_of_shortcut = dx ? dx + inputs : NULL;
+    const struct layer *shortcut = settings_of(l)->residual.shortcut;
+    float *dx_of_shortcut = dy;
     relu_backward(dy, y, (size_t)b * l->outputs, pass->stream);
-    if (shortcut < end)
-        branch_backward(l, shortcut, end, pass, parameters, x, y, dy, dx_of_shortcut, gradients, b);
+    if (has_shortcut(l)) {
+        dx_of_shortcut = (float *)pass->scratch + inner_scratch(l, pass->type, b) / sizeof(float);
+        branch_backward(l, shortcut, zoo_layer(l)->inner_end, pass, parameters, x, y, dy,
+                        dx ? dx_of_shortcut : NULL, gradients, b);
+    }
     branch_backward(l, zoo_layer(l)->inner, shortcut, pass, parameters, x, y, dy, dx, gradients, b);
     if (dx)
-        add_to(dx, shortcut < end ? dx_of_shortcut : dy, inputs, pass->stream);
+        add_to(dx, dx_of_shortcut, (size_t)b * l->inputs, pass->stream);
 }
 
 const struct layer_kind residual = {"residual", inner_initialise, residual_forward,
-                                    residual_backward, inner_scratch};
+                                    residual_backward, residual_scratch};
 
 void begin_residual(struct model *m) {
     begin_inner(m, &residual);
@@ -61,6 +70,4 @@ void end_residual(struct model *m) {
     if (!settings_of(l)->residual.shortcut)
         settings_of(l)->residual.shortcut = end;
     end_inner(m);
-    if (settings_of(l)->residual.shortcut < end) // backward stores two gradients of the inputs
-        l->workspace = max_size(l->workspace, 2 * l->inputs - min_size(l->outputs, 2 * l->inputs));
 }

@@ -4,8 +4,8 @@
 #include "zoo/kernels/value_kernels.h"
 #include "zoo/layers/inner.h"
 
-// Only the sum needs the outputs of the body, so they lie in scratch memory, after that of the
-// inner layers. In backward, the rounded dy lies there.
+// Only the sum needs the outputs of the body, so they lie in scratch memory, after that of
+// inner_scratch. In backward, the rounded dy lies there.
 static float *body_of(const struct layer *l, const struct pass *pass, int b) {
     return (float *)pass->scratch + inner_scratch(l, pass->type, b) / sizeof(float);
 }
@@ -39,7 +39,7 @@ static void sublayer_backward(const struct layer *l, const struct pass *pass,
     else if (narrow)
         to_bfloat16((void *)dbody, dy, (size_t)rows * cols, pass->stream);
     float *normalised = y + b * zoo_layer(norm)->offset,
-          *dnormalised = dy + b * zoo_layer(norm)->offset;
+          *dnormalised = gradient_of(norm, pass, dy, b);
     inner_backward(layer_after(norm), end, pass, parameters, normalised, y, dy, dbody, dnormalised,
                    gradients, b);
     norm_backward_adding(norm, pass, parameters_of_inner(norm, pass, parameters), x, normalised,
