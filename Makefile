@@ -129,7 +129,7 @@ docs: ## fills the marked blocks of the texts with the current code, differences
 
 record: ## runs the commands whose output a text quotes, and refreshes the quotes and the timelines (ARGS=README.md: only of this text)
 	@$(MAKE) --no-print-directory -s QUIET=@ DEVICE=cpu programs $(if $(ARGS),,build/cpu/bench/ring_rounds)
-	@python3 -B tools/author/record.py $(ARGS)
+	@env -u ARGS python3 -B tools/author/record.py $(ARGS)
 	@$(if $(ARGS),,python3 -B tools/author/timelines.py)
 
 slides: ## makes the slides, as HTML and PDF in build/slides (DECK=2: only those of session 2)

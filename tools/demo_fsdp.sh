@@ -49,10 +49,10 @@ run() {
         / per epoch, / { for (i = 1; i < NF; i++) if ($i == "batch") batch = $(i + 1) }
         $1 == "FLOPs" { for (i = 1; i < NF; i++) if ($(i + 1) == "ms") ms = $i }
         END {
-            split("parameters gradients optimizer gathered activations", kinds)
+            split("parameters gradients optimizer gathered", kinds)
             split("P G O W A", letters)
             for (k = 1; k <= 5; k++)
-                for (sum += bytes[kinds[k]]; length(bar) < sum / 1e9; )
+                for (sum = k < 5 ? sum + bytes[kinds[k]] : bytes["peak"]; length(bar) < sum / 1e9; )
                     bar = bar letters[k]
             bar = sprintf("%-36s", bar)
             mark = int(limit / 1e9 + 0.999) # as the letters, rounded up
@@ -74,7 +74,7 @@ small=(--size 1b --layers "$layers" --batch $((2 * ranks)))
 deep=(--size 1b --layers $((2 * layers)) --batch $((2 * ranks)))
 large=(--size 8b --batch $((4 * ranks)) --recompute 1)
 echo "$ranks ranks, each with $((memory / 1000000)) MB of device memory; sequences of 2048 tokens, AdamW, fp32"
-echo "P parameters, G gradients, O optimizer, W gathered units, A activations: 1 GB a letter; |: the end of the memory"
+echo "P parameters, G gradients, O optimizer, W gathered units, A activations and all else: 1 GB a letter; |: the end of the memory"
 printf '%-46s %-4s %5s %8s %9s %10s\n' "" fits "GB" "GB sent" "ms a step" "tokens/s"
 run "$layers layers of 2048, none" "${small[@]}" --strategy none
 run "$layers layers of 2048, full" "${small[@]}"
