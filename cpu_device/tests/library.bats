@@ -32,7 +32,7 @@ need_nvidia() {
 }
 
 @test "the table of README.md has the variables that the sources read, and settings.c those of the device" {
-    sed -n 's/^| `\([A-Z_]*\)` |.*/\1/p' README.md | sort >"$BATS_TEST_TMPDIR/listed"
+    sed -n 's/^| .\([A-Z_]*\). |.*/\1/p' README.md | sort >"$BATS_TEST_TMPDIR/listed"
     grep -ohE '(getenv|cpu_positive_number)\("[A-Z_]+"' src/*.c | cut -d'"' -f2 | sort -u | diff "$BATS_TEST_TMPDIR/listed" -
     sed -n '/^} settings/,/^};/p' src/settings.c | grep -o 'CPU_DEVICE[A-Z_]*' | sort | diff <(grep ^CPU_ "$BATS_TEST_TMPDIR/listed") -
 }
