@@ -44,11 +44,9 @@ row() {
 costs() {
     local units='mlp_layers(784, 33, 50, 10)' options precision=fp32
     [ "$3" = 0 ] || precision=bf16
-    CPU_DEVICE_TOPOLOGY=2x2 "$build/03_multigpu_launcher/launch" --nproc-per-node 4 sh -c '
-        first=$((RANK / 2 * 2))
-        export LOCAL_RANK=$((RANK % 2)) LOCAL_WORLD_SIZE=2 CUDA_VISIBLE_DEVICES=$first,$((first + 1))
-        exec "$@"' - "$build/07_large_models/train" --data blank:480 --hidden 33,50 --batch 96 --max-steps 1 \
-        --strategy "$1" --optimizer "$2" --precision $precision --accumulate "$4" >out
+    CPU_DEVICE_TOPOLOGY=2x2 "$build/03_multigpu_launcher/launch" --nproc-per-node 4 \
+        "$root/exercises/checks/on_small_node.sh" "$build/07_large_models/train" --data blank:480 --hidden 33,50 --batch 96 \
+        --max-steps 1 --strategy "$1" --optimizer "$2" --precision $precision --accumulate "$4" >out
     options="$units, '$1', 4, 2, bf16=$3, accumulate=$4"
     is "memory_per_rank($options, optimizer='$2')" \
         $(($(row parameters) + $(row gradients) + $(row optimizer) + $(row gathered)))
