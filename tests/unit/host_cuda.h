@@ -30,10 +30,17 @@ static thread_local dim3 gridDim(1), blockDim(1), blockIdx(0), threadIdx(0);
 
 // In a block whose threads wait for each other, each thread has a stack of its own. It runs until
 // it waits or ends. Then the next thread runs. setjmp makes no system call, unlike swapcontext.
+struct host_copy {
+    alignas(16) char bytes[16]; // on their way: in their place is NaN
+    void *to;
+    int count;
+};
 struct host_thread {
-    int begun; // 1: it has run before, so it continues at place
-    int ended; // 1: the kernel has ended in this block
-    int waits; // 1: for all other threads of the block that have not ended
+    int begun;   // 1: it has run before, so it continues at place
+    int ended;   // 1: the kernel has ended in this block
+    int waits;   // 1: for all other threads of the block that have not ended
+    int copying; // copies that it has not awaited
+    struct host_copy copies[32];
     ucontext_t begin;
     jmp_buf place;
     char stack[1 << 14];
@@ -106,6 +113,24 @@ static inline unsigned tf32_of(float x) {
 }
 
 #define bfloat16_pair(low, high) (bfloat16_of(low) | (unsigned)bfloat16_of(high) << 16)
+
+template <int BYTES> static void copy(void *to, const void *from, int exist) {
+    struct alignas(BYTES) unit {
+        char at[BYTES];
+    };
+    struct host_copy *begun = &host_running->copies[host_running->copying++];
+    begun->to = to;
+    begun->count = BYTES;
+    *(unit *)begun->bytes = exist ? *(const unit *)from : unit();
+    memset(((unit *)to)->at, -1, BYTES);
+}
+
+static inline void await_copies() {
+    for (; host_running->copying > 0; host_running->copying--) {
+        struct host_copy *begun = &host_running->copies[host_running->copying - 1];
+        memcpy(begun->to, begun->bytes, begun->count);
+    }
+}
 
 // A lane of ldmatrix reads 16 bytes.
 template <class T> struct alignas(16) host_row { T at[16 / sizeof(T)]; };

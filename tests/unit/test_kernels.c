@@ -410,9 +410,9 @@ TEST(results_of_attention_may_begin_at_any_float) {
         float *y = (float *)new_device_array(COUNT * sizeof *y) + skew % 2;
         float *dqkv = (float *)new_device_array((COUNT + 1) * sizeof *y) + skew / 2;
         float *logs = new_device_array(COUNT * sizeof *y),
-              *deltas = new_device_array(COUNT * sizeof *y);
+              *sums = new_device_array(COUNT * sizeof *y);
         attend(&a, y, logs, stream);
-        attend_backward(&a, y, qkv, logs, deltas, dqkv, dqkv + WIDTH, dqkv + 2 * WIDTH, stream);
+        attend_backward(&a, y, qkv, logs, sums, dqkv, dqkv + WIDTH, dqkv + 2 * WIDTH, stream);
         results[skew][0] = to_host(y, TOKENS * WIDTH * sizeof *y);
         results[skew][1] = to_host(dqkv, COUNT * sizeof *y);
     }

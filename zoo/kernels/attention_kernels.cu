@@ -1,10 +1,11 @@
 // The kernels of attention, for a GPU. cpu_attention_kernels.c is easier to read, and has functions
 // of the same names: read it first. A block of threads has OWN rows of its own, 16 for each
 // warp: queries, or keys where it computes the gradients of keys and values. It reads the other
-// rows, keys or queries, into shared memory, OTHERS at a time. A warp holds its matrices as
-// tensor_cores.h describes them, 8 columns beside each other: element e of tile number t is at
-// row_of(e) and column_of(t, e). Where there are no tensor cores, or fp32 must not be rounded to
-// TF32, the same threads compute the same elements with ordinary instructions.
+// rows, keys or queries, into shared memory, OTHERS at a time, and copies the next ones while it
+// computes. A warp holds its matrices as tensor_cores.h describes them, 8 columns beside each
+// other: element e of tile number t is at row_of(e) and column_of(t, e). Where there are no tensor
+// cores, or fp32 must not be rounded to TF32, the same threads compute the same elements with
+// ordinary instructions.
 #include "common/kernels/gpu_launch.h"
 #include "zoo/kernels/tensor_cores.h"
 extern "C" {
@@ -15,11 +16,18 @@ extern "C" {
 
 enum { WARPS = 4, THREADS = 32 * WARPS, OWN = 16 * WARPS, OTHERS = 32, TILES = OTHERS / 8 };
 
+// What backward needs of a query: the logarithm, to base 2, of the sum of e^score, and the sum of
+// dy * y.
+struct alignas(8) query_sums {
+    float log, delta;
+};
+
 struct attending {
     struct attention_inputs in;
     const void *y, *dy;
     void *to_y, *dq, *dk, *dv;
-    float *logs, *deltas;
+    float *logs;
+    struct query_sums *query_sums;
     int aligned; // 1: each row of a head begins at a multiple of 16 bytes
 };
 
@@ -28,8 +36,9 @@ struct attending {
 template <class T, int W> struct shared {
     enum { PITCH = W + 16 / sizeof(T) };
     alignas(16) T rows[2 * OTHERS][PITCH]; // of two arrays
-    float logs[OWN], deltas[OWN];          // of the queries
-    enum { STEPS = W * sizeof(T) / 32 };   // of 8 words, in a row
+    struct query_sums queries[OTHERS];
+    enum { STEPS = W * sizeof(T) / 32 };       // of 8 words, in a row
+    enum { BUFFERS = sizeof(T) == 2 ? 2 : 1 }; // of backward: a block has 48 KB, too few for floats
 };
 
 __device__ static inline int row_of(int e) {
@@ -45,10 +54,23 @@ template <class V> __device__ static inline V from_column(V value, int column) {
     return __shfl_sync(~0u, value, threadIdx.x % 32 / 4 * 4 + column);
 }
 
-// Where a row of a head begins in an array [samples, tokens, pitch].
-__device__ static inline size_t row_at(const struct attention_inputs &a, unsigned head, int tokens,
-                                       int token, size_t pitch) {
-    return (head / a.heads * tokens + token) * pitch + head % a.heads * a.width;
+// The rows of a head in an array [samples, tokens, pitch].
+struct head_rows {
+    char *first;
+    unsigned bytes; // from a row to the next one
+    unsigned count;
+};
+
+template <class T>
+__device__ static inline struct head_rows rows_of(const struct attention_inputs &a, unsigned head,
+                                                  const void *array, int tokens, size_t pitch) {
+    T *first = (T *)array + head / a.heads * tokens * pitch + head % a.heads * a.width;
+    return {(char *)first, (unsigned)(pitch * sizeof(T)), (unsigned)tokens};
+}
+
+template <class T>
+__device__ static inline T *row_at(const struct head_rows &rows, unsigned row, int column) {
+    return (T *)(rows.first + (size_t)row * rows.bytes) + column;
 }
 
 template <class T, int N> struct alignas(N * sizeof(T)) unit_of { T at[N]; };
@@ -67,42 +89,53 @@ template <class V> __device__ static inline V rounded_input(V x) { // bfloat16, 
     return x;
 }
 
-// Reads rows into shared memory, N values at a time. Rows after count, and columns after the
-// width, become 0.
+// Begins to read rows, from number begin on, into shared memory, N values at a time. Rows after the
+// last one, and columns after the width, become 0. Values that become TF32 pass through registers.
 template <class T, int TENSOR, int W, int N>
-__device__ static void read_rows_by(struct shared<T, W> &s, int first, int rows, const T *from,
-                                    size_t pitch, int width, int count) {
+__device__ static void read_rows_by(struct shared<T, W> &s, int first, int rows,
+                                    const struct head_rows &from, int begin, int width) {
     const int threads = W / N; // of a row
-#pragma unroll 2
-    for (int begin = 0; begin < rows; begin += THREADS / threads) {
-        int row = begin + threadIdx.x / threads, column = threadIdx.x % threads * N;
+#pragma unroll 4
+    for (int done = 0; done < rows; done += THREADS / threads) {
+        unsigned i = done + threadIdx.x / threads, row = begin + i;
+        int column = threadIdx.x % threads * N, exists = row < from.count && column < width;
+        const T *at = row_at<const T>(from, row, column);
+        T *to = &s.rows[first + i][column];
+        if (N * sizeof(T) == 16 && !(TENSOR && sizeof(T) == 4)) {
+            copy<16>(to, at, exists);
+            continue;
+        }
         unit_of<T, N> unit = {};
-        if (row < count && column < width)
-            unit = *(const unit_of<T, N> *)(from + row * pitch + column);
+        if (exists)
+            unit = *(const unit_of<T, N> *)at;
         for (auto &word : unit.at)
             word = TENSOR && has_tensor_cores() ? rounded_input(word) : word;
-        *(unit_of<T, N> *)&s.rows[first + row][column] = unit;
+        *(unit_of<T, N> *)to = unit;
     }
 }
 
 template <class T, int TENSOR, int W>
 __device__ static void read_rows(const struct attending &g, struct shared<T, W> &s, int first,
-                                 int rows, const void *from, size_t at, size_t pitch, int count) {
-    const T *begin = (const T *)from + at;
+                                 int rows, const struct head_rows &from, int begin) {
     if (g.aligned)
-        read_rows_by<T, TENSOR, W, 16 / sizeof(T)>(s, first, rows, begin, pitch, g.in.width, count);
+        read_rows_by<T, TENSOR, W, 16 / sizeof(T)>(s, first, rows, from, begin, g.in.width);
     else
-        read_rows_by<T, TENSOR, W, 1>(s, first, rows, begin, pitch, g.in.width, count);
+        read_rows_by<T, TENSOR, W, 1>(s, first, rows, from, begin, g.in.width);
+}
+
+// Returns when all threads have read their rows, and need no rows from before.
+__device__ static inline void await_rows() {
+    await_copies();
+    __syncthreads();
 }
 
 // Reads the thread's words of its warp's own rows: an input a of products.
 template <class T, int TENSOR, int W>
 __device__ static void read_own(const struct attending &g, struct shared<T, W> &s,
-                                unsigned (*own)[4], const void *from, size_t at, size_t pitch,
-                                int count) {
+                                unsigned (*own)[4], const struct head_rows &from, int begin) {
     __syncthreads();
-    read_rows<T, TENSOR>(g, s, 0, OWN, from, at, pitch, count);
-    __syncthreads();
+    read_rows<T, TENSOR>(g, s, 0, OWN, from, begin);
+    await_rows();
     for (int step = 0; step < s.STEPS; step++)
         for (int i = 0; i < 4; i++)
             own[step][i] = ((const unsigned *)
@@ -249,33 +282,33 @@ __device__ static void drop_shares(const struct attention_inputs &a, float (*sha
 
 // Writes the block's rows, which are in shared memory, N values at a time.
 template <class T, int W, int N>
-__device__ static void write_rows_by(const struct shared<T, W> &s, T *to, size_t pitch, int width,
-                                     int count) {
+__device__ static void write_rows_by(const struct shared<T, W> &s, const struct head_rows &to,
+                                     int begin, int width) {
     const int threads = W / N; // of a row
-    for (int row = threadIdx.x / threads; row < OWN && row < count; row += THREADS / threads) {
-        int column = threadIdx.x % threads * N;
+    int column = threadIdx.x % threads * N;
+    for (unsigned i = threadIdx.x / threads; i < OWN && begin + i < to.count;
+         i += THREADS / threads)
         if (column < width)
-            *(unit_of<T, N> *)(to + row * pitch + column) =
-                *(const unit_of<T, N> *)&s.rows[row][column];
-    }
+            *(unit_of<T, N> *)row_at<T>(to, begin + i, column) =
+                *(const unit_of<T, N> *)&s.rows[i][column];
 }
 
 // Writes rows of a result, multiplied by factors[0] or, of row_of(2), factors[1].
 template <class T, int W>
-__device__ static void write_rows(const struct attending &g, struct shared<T, W> &s, void *to,
-                                  size_t at, size_t pitch, int count, const float (*c)[4],
+__device__ static void write_rows(const struct attending &g, struct shared<T, W> &s,
+                                  const struct head_rows &to, int begin, const float (*c)[4],
                                   const float *factors) {
     cudaDataType type = sizeof(T) == 4 ? CUDA_R_32F : CUDA_R_16BF;
-    __syncthreads();
+    await_rows();
 #pragma unroll
     for (int tile = 0; tile < W / 8; tile++)
         for (int e = 0; e < 4; e++)
             set_value(s.rows[row_of(e)], type, column_of(tile, e), c[tile][e] * factors[e / 2]);
     __syncthreads();
     if (g.aligned)
-        write_rows_by<T, W, 16 / sizeof(T)>(s, (T *)to + at, pitch, g.in.width, count);
+        write_rows_by<T, W, 16 / sizeof(T)>(s, to, begin, g.in.width);
     else
-        write_rows_by<T, W, 1>(s, (T *)to + at, pitch, g.in.width, count);
+        write_rows_by<T, W, 1>(s, to, begin, g.in.width);
 }
 
 // What a thread knows of the queries in row_of(0) and row_of(2): attention_kernels.h explains it.
@@ -284,13 +317,12 @@ __device__ static void write_rows(const struct attending &g, struct shared<T, W>
 template <int W> struct softmax { float largest[2], sum[2], outputs[W / 8][4]; };
 
 // Adds a block of keys, from number key on, and their values to the block of queries from number
-// query on.
+// query on. p: the products of queries and keys.
 template <class T, int TENSOR, int W>
 __device__ static void add_keys(const struct attention_inputs &a, const struct shared<T, W> &s,
-                                const unsigned (*queries)[4], uint64_t number, int query, int key,
+                                float (*p)[4], uint64_t number, int query, int key,
                                 struct softmax<W> &f) {
-    float p[TILES][4] = {}, scale = LOG2_E / sqrtf(a.width);
-    multiply_by_rows<T, TENSOR>(p, queries, s, 0);
+    float scale = LOG2_E / sqrtf(a.width);
     mask_scores<0>(a, p, query, key);
 #pragma unroll
     for (int row = 0; row < 4; row += 2) {
@@ -326,20 +358,25 @@ template <class T, int TENSOR, int W> __global__ static void attend_kernel(struc
     unsigned heads = a.samples * a.heads, head = blockIdx.x % heads,
              left = gridDim.x - 1 - blockIdx.x;
     int query = left / heads * OWN;
-    size_t width = (size_t)a.heads * a.width;
+    struct head_rows keys = rows_of<T>(a, head, a.k, a.keys, a.key_pitch),
+                     values = rows_of<T>(a, head, a.v, a.keys, a.key_pitch);
+    int seen = keys.count = values.count = seen_by(a, query + OWN - 1);
     unsigned queries[shared<T, W>::STEPS][4];
-    read_own<T, TENSOR>(g, s, queries, a.q, row_at(a, head, a.queries, query, a.q_pitch), a.q_pitch,
-                        a.queries - query);
+    read_own<T, TENSOR>(g, s, queries, rows_of<T>(a, head, a.q, a.queries, a.q_pitch), query);
     struct softmax<W> f = {};
     f.largest[0] = f.largest[1] = -INFINITY;
     uint64_t number = first_number(a, head);
-    for (int key = 0; key < seen_by(a, query + OWN - 1); key += OTHERS) {
-        size_t at = row_at(a, head, a.keys, key, a.key_pitch);
-        __syncthreads();
-        read_rows<T, TENSOR>(g, s, 0, OTHERS, a.k, at, a.key_pitch, a.keys - key);
-        read_rows<T, TENSOR>(g, s, OTHERS, OTHERS, a.v, at, a.key_pitch, a.keys - key);
-        __syncthreads();
-        add_keys<T, TENSOR>(a, s, queries, number, query, key, f);
+    __syncthreads();
+    read_rows<T, TENSOR>(g, s, 0, OTHERS, keys, 0);
+    for (int key = 0; key < seen;
+         key += OTHERS) { // values come while keys are used, and vice versa
+        float p[TILES][4] = {};
+        await_rows();
+        read_rows<T, TENSOR>(g, s, OTHERS, OTHERS, values, key);
+        multiply_by_rows<T, TENSOR>(p, queries, s, 0);
+        await_rows();
+        read_rows<T, TENSOR>(g, s, 0, OTHERS, keys, key + OTHERS);
+        add_keys<T, TENSOR>(a, s, p, number, query, key, f);
     }
     for (int i = 0; i < 2; i++) {
         for (int lanes = 1; lanes < 4; lanes *= 2)
@@ -349,8 +386,8 @@ template <class T, int TENSOR, int W> __global__ static void attend_kernel(struc
             g.logs[head * a.queries + row] = f.largest[i] / LOG2_E + logf(f.sum[i]);
         f.sum[i] = 1.f / f.sum[i];
     }
-    write_rows(g, s, g.to_y, row_at(a, head, a.queries, query, width), width, a.queries - query,
-               f.outputs, f.sum);
+    size_t width = (size_t)a.heads * a.width;
+    write_rows(g, s, rows_of<T>(a, head, g.to_y, a.queries, width), query, f.outputs, f.sum);
 }
 
 // LANES threads compute a sum. Each adds up N neighbouring products at a time.
@@ -374,9 +411,11 @@ template <cudaDataType type, int ALIGNED> __global__ static void deltas_kernel(s
     }
     for (int lanes = LANES / 2; lanes > 0; lanes /= 2)
         sum += __shfl_xor_sync(~0u, sum, lanes);
-    if (row < rows && threadIdx.x % LANES == 0)
-        g.deltas[(token / a.queries * a.heads + row % a.heads) * (size_t)a.queries +
-                 token % a.queries] = sum;
+    if (row >= rows || threadIdx.x % LANES > 0)
+        return;
+    size_t head = token / a.queries * a.heads + row % a.heads,
+           query = head * a.queries + token % a.queries;
+    g.query_sums[query] = {g.logs[query] * LOG2_E, sum};
 }
 
 template <cudaDataType type>
@@ -391,61 +430,68 @@ static void compute_deltas(const struct attending &g, unsigned rows, cudaStream_
 // Computes the gradients of the OWN queries from number first on or, with KEYS, those of the OWN
 // keys and their values. It computes the scores again.
 template <class T, int TENSOR, int W, int KEYS>
-__device__ static void compute_gradients(const struct attending &g, struct shared<T, W> &s,
+__device__ static void compute_gradients(const struct attending &g, struct shared<T, W> *s,
                                          unsigned head, int first) {
     const struct attention_inputs &a = g.in;
+    const int AHEAD = (shared<T, W>::BUFFERS - 1) * OTHERS;
     size_t width = (size_t)a.heads * a.width, row = head * a.queries;
     uint64_t number = first_number(a, head);
-    // The rows that meet in products: those of q and k, and those of dy and v.
-    const void *own_array[2] = {KEYS ? a.k : a.q, KEYS ? a.v : g.dy};
-    const void *other_array[2] = {KEYS ? a.q : a.k, KEYS ? g.dy : a.v};
-    size_t own_pitch[2] = {KEYS ? a.key_pitch : a.q_pitch, KEYS ? a.key_pitch : width};
-    size_t other_pitch[2] = {KEYS ? a.q_pitch : a.key_pitch, KEYS ? width : a.key_pitch};
-    int owned = KEYS ? a.keys : a.queries, others = KEYS ? a.queries : a.keys;
+    struct head_rows q = rows_of<T>(a, head, a.q, a.queries, a.q_pitch),
+                     dy = rows_of<T>(a, head, g.dy, a.queries, width),
+                     k = rows_of<T>(a, head, a.k, a.keys, a.key_pitch),
+                     v = rows_of<T>(a, head, a.v, a.keys, a.key_pitch);
     unsigned own[2][shared<T, W>::STEPS][4];
     float sums[1 + KEYS][W / 8][4] = {}, scale = 1.f / sqrtf(a.width), exponents = scale * LOG2_E;
-#pragma unroll
-    for (int i = 0; i < 2; i++)
-        read_own<T, TENSOR>(g, s, own[i], own_array[i], row_at(a, head, owned, first, own_pitch[i]),
-                            own_pitch[i], owned - first);
+    read_own<T, TENSOR>(g, *s, own[0], KEYS ? k : q, first);
+    read_own<T, TENSOR>(g, *s, own[1], KEYS ? v : dy, first);
+    struct query_sums own_sums[2] = {};
+    for (int i = 0; i < 2 && !KEYS; i++)
+        if (first + row_of(2 * i) < a.queries)
+            own_sums[i] = g.query_sums[row + first + row_of(2 * i)];
     int begin = KEYS && first > a.before ? first - a.before : 0; // the first query that sees them
-    int end = KEYS ? others : seen_by(a, first + OWN - 1);
-    for (int other = begin; other < end; other += OTHERS) {
-        __syncthreads();
-        for (int i = 0; i < 2; i++)
-            read_rows<T, TENSOR>(g, s, i * OTHERS, OTHERS, other_array[i],
-                                 row_at(a, head, others, other, other_pitch[i]), other_pitch[i],
-                                 others - other);
-        int query = (KEYS ? other : first) + threadIdx.x;
-        if (threadIdx.x < OWN) {
-            s.logs[threadIdx.x] = query < a.queries ? g.logs[row + query] * LOG2_E : 0.f;
-            s.deltas[threadIdx.x] = query < a.queries ? g.deltas[row + query] : 0.f;
+    int end = KEYS ? a.queries : seen_by(a, first + OWN - 1);
+    k.count = v.count = KEYS ? a.keys : end;
+    int at = 0; // the buffer of the next rows, which come while the others are used
+    for (int next = begin; next < end + AHEAD; next += OTHERS) {
+        int other = next - AHEAD;
+        await_rows();
+        read_rows<T, TENSOR>(g, s[at], 0, OTHERS, KEYS ? q : k, next);
+        read_rows<T, TENSOR>(g, s[at], OTHERS, OTHERS, KEYS ? dy : v, next);
+        if (KEYS && threadIdx.x < OTHERS) {
+            unsigned query = next + threadIdx.x;
+            copy<8>(&s[at].queries[threadIdx.x], &g.query_sums[row + query], query < q.count);
         }
-        __syncthreads();
+        if (AHEAD > 0)
+            at = 1 - at;
+        else
+            await_rows();
+        if (other < begin)
+            continue;
+        const struct shared<T, W> &now = s[at];
         float p[TILES][4] = {}, dp[TILES][4] = {};
-        multiply_by_rows<T, TENSOR>(p, own[0], s, 0);
-        multiply_by_rows<T, TENSOR>(dp, own[1], s, OTHERS);
+        multiply_by_rows<T, TENSOR>(p, own[0], now, 0);
         int first_query = KEYS ? other : first, first_key = KEYS ? first : other;
-        drop_shares<KEYS>(a, dp, number, first_query, first_key);
         mask_scores<KEYS>(a, p, first_query, first_key);
+        multiply_by_rows<T, TENSOR>(dp, own[1], now, OTHERS);
+        drop_shares<KEYS>(a, dp, number, first_query, first_key);
 #pragma unroll
         for (int tile = 0; tile < TILES; tile++)
             for (int e = 0; e < 4; e++) {
-                int i = KEYS ? column_of(tile, e) : row_of(e);
-                p[tile][e] = power_of_2(p[tile][e] * exponents - s.logs[i]);
-                dp[tile][e] = p[tile][e] * (dp[tile][e] - s.deltas[i]);
+                struct query_sums of = KEYS ? now.queries[column_of(tile, e)] : own_sums[e / 2];
+                p[tile][e] = power_of_2(p[tile][e] * exponents - of.log);
+                dp[tile][e] = p[tile][e] * (dp[tile][e] - of.delta);
             }
         drop_shares<KEYS>(a, p, number, first_query, first_key);
-        multiply_shares<T, TENSOR>(sums[0], dp, s, 0);
+        multiply_shares<T, TENSOR>(sums[0], dp, now, 0);
         if (KEYS)
-            multiply_shares<T, TENSOR>(sums[KEYS], p, s, OTHERS);
+            multiply_shares<T, TENSOR>(sums[KEYS], p, now, OTHERS);
     }
-    void *results[2] = {KEYS ? g.dk : g.dq, g.dv};
-    const float factors[2][2] = {{scale, scale}, {1, 1}};
-    size_t at = row_at(a, head, owned, first, own_pitch[0]);
-#pragma unroll
-    for (int i = 0; i < 1 + KEYS; i++)
-        write_rows(g, s, results[i], at, own_pitch[0], owned - first, sums[i], factors[i]);
+    const float scales[2] = {scale, scale}, ones[2] = {1, 1};
+    if (KEYS) {
+        write_rows(g, *s, rows_of<T>(a, head, g.dk, a.keys, a.key_pitch), first, sums[0], scales);
+        write_rows(g, *s, rows_of<T>(a, head, g.dv, a.keys, a.key_pitch), first, sums[KEYS], ones);
+    } else
+        write_rows(g, *s, rows_of<T>(a, head, g.dq, a.queries, a.q_pitch), first, sums[0], scales);
 }
 
 // The first blocks compute keys, those with the most queries first, of all heads. With
@@ -453,7 +499,7 @@ __device__ static void compute_gradients(const struct attending &g, struct share
 template <class T, int TENSOR, int W>
 __global__ static void __launch_bounds__(THREADS, W * sizeof(T) == 128 ? 3 : 2)
     attend_backward_kernel(struct attending g) {
-    __shared__ struct shared<T, W> s;
+    __shared__ struct shared<T, W> s[shared<T, W>::BUFFERS];
     unsigned heads = g.in.samples * g.in.heads, head = blockIdx.x % heads;
     int block = blockIdx.x / heads, left = (gridDim.x - 1 - blockIdx.x) / heads;
     if (block * OWN < g.in.keys)
@@ -494,18 +540,19 @@ static int are_aligned(const struct attention_inputs *a, const void *q, const vo
 
 void attend(const struct attention_inputs *a, void *y, float *logs, cudaStream_t stream) {
     unsigned blocks = (unsigned)a->samples * a->heads * ((a->queries + OWN - 1) / OWN);
-    struct attending g = {*a, 0, 0, y, 0, 0, 0, logs, 0, are_aligned(a, a->q, a->k, a->v, y)};
+    struct attending g = {*a, 0, 0, y, 0, 0, 0, logs, NULL, are_aligned(a, a->q, a->k, a->v, y)};
     if (blocks > 0) // a grid of 0 blocks is an error
         LAUNCH_TYPE(attend_kernel, blocks, stream, g);
 }
 
 void attend_backward(const struct attention_inputs *a, const void *y, const void *dy,
-                     const float *logs, float *deltas, void *dq, void *dk, void *dv,
+                     const float *logs, float *sums, void *dq, void *dk, void *dv,
                      cudaStream_t stream) {
     unsigned heads = (unsigned)a->samples * a->heads, rows = heads * a->queries;
     unsigned blocks = heads * ((a->queries + OWN - 1) / OWN + (a->keys + OWN - 1) / OWN);
     int aligned = are_aligned(a, a->q, a->k, a->v, dy) && are_aligned(a, dq, dk, dv, y);
-    struct attending g = {*a, y, dy, NULL, dq, dk, dv, (float *)logs, deltas, aligned};
+    struct attending g = {*a,     y, dy, NULL, dq, dk, dv, (float *)logs, (struct query_sums *)sums,
+                          aligned};
     if (blocks == 0)
         return;
     if (a->type == CUDA_R_32F)

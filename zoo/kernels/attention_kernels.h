@@ -40,8 +40,8 @@ struct attention_inputs {
 // their mean with the weights e^logs.
 void attend(const struct attention_inputs *a, void *y, float *logs, cudaStream_t stream);
 
-// Computes the gradients of q, k and v from dy, that of y. They lie as q, k and v do. deltas
-// [samples, heads, queries] is scratch.
+// Computes the gradients of q, k and v from dy, that of y. They lie as q, k and v do. sums
+// [samples, heads, queries, 2] is scratch.
 void attend_backward(const struct attention_inputs *a, const void *y, const void *dy,
-                     const float *logs, float *deltas, void *dq, void *dk, void *dv,
+                     const float *logs, float *sums, void *dq, void *dk, void *dv,
                      cudaStream_t stream);

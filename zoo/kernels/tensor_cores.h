@@ -1,7 +1,8 @@
-// The instructions of tensor cores that attention uses, and how a warp holds their matrices
-// (NVIDIA, "PTX ISA", "Matrix multiply-accumulate operation using mma instruction"). Here, row is
-// lane / 4 and column is lane % 4, where lane is the number of the thread in its warp. A word is a
-// float in TF32, or two bfloat16 with the one of the lower index in the lower half:
+// The instructions of tensor cores that attention uses, those that copy to them, and how a warp
+// holds their matrices (NVIDIA, "PTX ISA", "Matrix multiply-accumulate operation using mma
+// instruction" and "Data Movement and Conversion Instructions: Non-bulk copy"). Here, row is lane /
+// 4 and column is lane % 4, where lane is the number of the thread in its warp. A word is a float
+// in TF32, or two bfloat16 with the one of the lower index in the lower half:
 //   c, 16 x 8 floats: a thread has c(row, 2 column), c(row, 2 column + 1), and the same of row + 8
 //   a, 16 x 8 words: a(row, column), a(row + 8, column), and the same of column + 4
 //   b, 8 words x 8: b(column, row), b(column + 4, row)
@@ -53,6 +54,30 @@ __device__ static inline unsigned bfloat16_pair(float low, float high) {
     unsigned word = 0;
     PTX("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
     return word;
+}
+
+#define COPY(cache, to, from, bytes, source)                                                       \
+    PTX("cp.async." cache ".shared.global [%0], [%1], %2, %3;"                                     \
+        :                                                                                          \
+        : "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "n"(bytes), "r"(source)          \
+        : "memory")
+
+// Begins to copy 8 or 16 bytes from global to shared memory or, if they do not exist, zeros. They
+// are there, for this thread, after await_copies.
+template <int BYTES> __device__ static inline void copy(void *to, const void *from, int exist) {
+    struct alignas(BYTES) unit {
+        unsigned at[BYTES / 4];
+    };
+    if (!has_tensor_cores())
+        *(unit *)to = exist ? *(const unit *)from : unit();
+    else if (BYTES == 8)
+        COPY("ca", to, from, 8, exist ? 8 : 0);
+    else
+        COPY("cg", to, from, 16, exist ? 16 : 0);
+}
+
+__device__ static inline void await_copies() {
+    PTX("cp.async.wait_all;" ::: "memory");
 }
 
 #define READ_MATRICES(kind, b, from)                                                               \

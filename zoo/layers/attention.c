@@ -49,10 +49,10 @@ static void attention_backward(const struct layer *l, const struct pass *pass,
                     (void *)d.k, (void *)d.v, pass->stream);
 }
 
-// For the deltas of all queries.
+// For two sums of each query.
 static size_t attention_scratch(const struct layer *l, cudaDataType type, int b) {
     (void)type;
-    return (size_t)b * l->workspace * sizeof(float);
+    return (size_t)b * l->workspace * 2 * sizeof(float);
 }
 
 const struct layer_kind attention = {"attention", initialise_nothing, attention_forward,
