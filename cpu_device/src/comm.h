@@ -56,6 +56,7 @@ struct call {
 };
 
 struct message {
+    _Atomic uint64_t number; // of this message in its ring, from 1; written last
     struct call call;
     double arrived; // when the sender came to this call: modelled time
     uint64_t bytes; // of data
@@ -64,7 +65,9 @@ struct message {
     _Alignas(64) char data[]; // [chunk] of the communicator
 };
 
-// One rank writes messages, and the other rank reads them. Each counts its own.
+// One rank writes messages, and the other rank reads them. Each counts its own. The reader looks at
+// the number of the next message, which comes with its description, and not at written, because
+// each line of memory that moves between two cores takes time.
 struct ring {
     _Alignas(64) _Atomic uint64_t written;
     _Alignas(64) _Atomic uint64_t read;

@@ -145,6 +145,8 @@ static ncclResult_t connect_hosts(struct rendezvous *m) {
             return cpu_refuse(ncclSystemError, "out of memory");
         memset(ch->seat, 0, sizeof *ch->seat);
         ch->in->written = ch->in->read = ch->out->written = ch->out->read = 0;
+        for (uint64_t i = 0; i < ch->slots; i++)
+            cpu_slot(c, ch, ch->in, i)->number = 0;
         if (p > c->rank)
             continue;
         if (reach(m, &c->peers[p].address, &ch->socket))

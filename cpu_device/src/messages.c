@@ -12,9 +12,8 @@ int cpu_has_room(struct channel *ch) {
 struct message *cpu_unread(const struct ncclComm *c, int peer) {
     const struct channel *ch = &c->channels[peer];
     uint64_t read = atomic_load_explicit(&ch->in->read, memory_order_relaxed);
-    if (atomic_load_explicit(&ch->in->written, memory_order_acquire) == read)
-        return NULL;
-    return cpu_slot(c, ch, ch->in, read);
+    struct message *m = cpu_slot(c, ch, ch->in, read);
+    return atomic_load_explicit(&m->number, memory_order_acquire) == read + 1 ? m : NULL;
 }
 
 // Wakes the peer, or the network thread that serves it, after a change in a ring.
@@ -30,13 +29,17 @@ void cpu_write_message(struct ncclComm *c, int peer, const struct call *call, co
     struct ring *out = c->channels[peer].out;
     uint64_t written = atomic_load_explicit(&out->written, memory_order_relaxed);
     struct message *m = cpu_slot(c, &c->channels[peer], out, written);
+    uint64_t offset;
+    int lent = cpu_may_lend(&c->channels[peer], data, bytes, &offset);
+    if (bytes && !lent)
+        memcpy(m->data, data, bytes);
     m->call = *call;
     m->arrived = c->arrived;
     m->bytes = bytes;
-    m->lent = cpu_may_lend(&c->channels[peer], data, bytes, &m->offset);
+    m->offset = offset;
+    m->lent = lent;
     c->channels[peer].has_lent |= m->lent;
-    if (bytes && !m->lent)
-        memcpy(m->data, data, bytes);
+    atomic_store_explicit(&m->number, written + 1, memory_order_release);
     atomic_store_explicit(&out->written, written + 1, memory_order_release);
     changed(c, peer);
 }
@@ -56,7 +59,9 @@ ncclResult_t cpu_release_message(struct ncclComm *c, int peer, const struct call
                  c->peers[peer].named, c->named, cpu_describe_call(text, call));
         return cpu_give_up(c, ncclRemoteError, why);
     }
-    atomic_fetch_add_explicit(&ch->in->read, 1, memory_order_release);
+    atomic_store_explicit(&ch->in->read,
+                          atomic_load_explicit(&ch->in->read, memory_order_relaxed) + 1,
+                          memory_order_release);
     changed(c, peer);
     return ncclSuccess;
 }

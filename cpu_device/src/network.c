@@ -55,7 +55,7 @@ static void accept_frame(struct ncclComm *c, struct channel *ch) {
         m->arrived = t->in.arrived;
         m->bytes = t->in.bytes;
         m->lent = 0;
-        atomic_fetch_add(&ch->in->written, 1);
+        m->number = atomic_fetch_add(&ch->in->written, 1) + 1;
     } else if (t->in.kind == WAITS) {
         pthread_mutex_lock(&c->lock);
         ch->seat->waits_in = t->in.call;
