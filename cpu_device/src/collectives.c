@@ -130,6 +130,13 @@ static ncclResult_t run_exchange(struct ncclComm *c, const struct exchange *e) {
     return result;
 }
 
+// Returns the bytes of the elements that rank r sums.
+static struct part share_of(const struct ncclComm *c, size_t count, size_t element, int r) {
+    size_t from = count * (size_t)r / (size_t)c->ranks,
+           to = count * ((size_t)r + 1) / (size_t)c->ranks;
+    return (struct part){from * element, (to - from) * element};
+}
+
 // Expresses a collective as an exchange.
 static void plan(struct exchange *e, const struct ncclComm *c, const struct work *work) {
     const struct call *call = &work->call;
@@ -139,17 +146,15 @@ static void plan(struct exchange *e, const struct ncclComm *c, const struct work
     e->recv = e->result = work->recv;
     for (int r = 0; r < c->ranks; r++) {
         e->sent[r] = e->given[r] = (struct part){0, 0};
-        size_t from = call->count * (size_t)r / (size_t)c->ranks * element;
-        size_t to = call->count * ((size_t)r + 1) / (size_t)c->ranks * element;
         switch (call->kind) {
         case CALL_ALL_REDUCE:
             if (bytes <= SMALL_BYTES) { // one phase is faster: every rank reduces all elements
                 e->sent[r] = (struct part){0, bytes};
                 break;
             }
-            e->sent[r] = e->given[r] = (struct part){from, to - from};
+            e->sent[r] = e->given[r] = share_of(c, call->count, element, r);
             if (r == c->rank)
-                e->gift = e->result = work->recv + from;
+                e->gift = e->result = work->recv + e->sent[r].at;
             break;
         case CALL_REDUCE_SCATTER:
             e->sent[r] = (struct part){(size_t)r * bytes, bytes};
@@ -215,11 +220,13 @@ static ncclResult_t run(struct ncclComm *c, struct work *work) {
 
 // Calls of one communicator run one after the other, even in different streams.
 static ncclResult_t take_turn(struct ncclComm *c, struct work *work) {
-    pthread_mutex_lock(&c->lock);
-    while (c->finished != work->turn)
-        pthread_cond_wait(&c->changed, &c->lock);
+    if (c->finished != work->turn) {
+        pthread_mutex_lock(&c->lock);
+        while (c->finished != work->turn)
+            pthread_cond_wait(&c->changed, &c->lock);
+        pthread_mutex_unlock(&c->lock);
+    }
     ncclResult_t result = c->state;
-    pthread_mutex_unlock(&c->lock);
     // The kernels before it have not run, so it has nothing to send. As if a GPU had failed, its
     // peers wait until this process ends.
     int stopped = cpu_why_stopped() && work->call.kind != CALL_SPLIT;
@@ -230,7 +237,7 @@ static ncclResult_t take_turn(struct ncclComm *c, struct work *work) {
         cpu_move_to(c->ended);
     }
     pthread_mutex_lock(&c->lock);
-    c->finished++;
+    atomic_store_explicit(&c->finished, work->turn + 1, memory_order_release);
     c->collectives_finished += !work->transfers && work->call.kind != CALL_SPLIT;
     if (result)
         c->state = result;

@@ -145,10 +145,10 @@ struct ncclComm {
     atomic_int aborted;
     pthread_mutex_t lock; // protects the members up to place
     pthread_cond_t changed;
-    ncclResult_t state; // the answer of ncclCommGetAsyncError
-    int finalized;
-    int connecting;    // threads of the program that wait for a connection (transfers.c)
-    uint64_t finished; // calls; they run in the order in which they were issued
+    _Atomic ncclResult_t state; // the answer of ncclCommGetAsyncError
+    atomic_int finalized;
+    int connecting;            // threads of the program that wait for a connection (transfers.c)
+    _Atomic uint64_t finished; // calls; they run in the order in which they were issued
     uint64_t collectives_issued, collectives_finished;
     const struct cpu_place *place; // of the call that runs, with CPU_DEVICE_CHECK=1
     double arrived;                // modelled time at which this rank came to the call that runs

@@ -50,13 +50,11 @@ ncclResult_t cpu_ready_comm(struct ncclComm *c, const char *name) {
     ncclResult_t result = known(c, name);
     if (result)
         return result;
-    pthread_mutex_lock(&c->lock);
     if (c->state)
-        result = c->state; // ncclGetLastError keeps the text of the first error
-    else if (c->finalized)
-        result = cpu_refuse(ncclInvalidUsage, "%s: the communicator has been finalized", name);
-    pthread_mutex_unlock(&c->lock);
-    return result;
+        return c->state; // ncclGetLastError keeps the text of the first error
+    return c->finalized
+               ? cpu_refuse(ncclInvalidUsage, "%s: the communicator has been finalized", name)
+               : ncclSuccess;
 }
 
 // Closes the connections of all communicators in a forked child. Otherwise the child would keep

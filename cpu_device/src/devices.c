@@ -116,13 +116,20 @@ cudaError_t cpu_enter(void) {
     return device_count ? cudaSuccess : cudaErrorNoDevice;
 }
 
-void *cpu_new(size_t bytes) {
-    void *memory = calloc(1, bytes);
+static void *checked(void *memory) {
     if (!memory) { // without exit, which takes locks that the caller may hold
         fprintf(stderr, "error: CPU device: %s\n", cpu_system_error(ENOMEM));
         _exit(1);
     }
     return memory;
+}
+
+void *cpu_new(size_t bytes) {
+    return checked(calloc(1, bytes));
+}
+
+void *cpu_resized(void *memory, size_t bytes) {
+    return checked(realloc(memory, bytes));
 }
 
 cudaError_t cpu_error(cudaError_t error) {

@@ -76,12 +76,10 @@ static void run_wait(void *arguments) {
     struct record *r = w->record;
     double begin = cpu_moment();
     pthread_mutex_lock(&cpu_lock);
-    cpu_computing--;
     w->stream->awaited = r;
     while (!r->completed && !cpu_exiting())
         pthread_cond_wait(&r->changed, &cpu_lock);
     w->stream->awaited = NULL;
-    cpu_computing++;
     cpu_move_to(r->seconds);
     if (r->seconds > begin && w->traced)
         cpu_trace_wait(w->stream->number, begin, cpu_moment(), r->stream, r->seconds);
@@ -167,7 +165,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 // was never recorded is done.
 static cudaError_t finish_event(cudaEvent_t event, int wait) {
     cudaError_t error = cpu_begin_locked(1);
-    double since = cpu_moment();
+    double since = cpu_begin_wait();
     if (error)
         return error;
     cpu_await_loading();

@@ -111,8 +111,7 @@ void cpu_capture_operation(struct CUstream_st *s, const struct operation *op, co
     struct CUgraph_st *g = s->capture;
     if (g->count == g->room) {
         g->room = g->room ? 2 * g->room : 64;
-        if (!(g->nodes = realloc(g->nodes, g->room * sizeof *g->nodes)))
-            abort();
+        g->nodes = cpu_resized(g->nodes, g->room * sizeof *g->nodes);
     }
     struct node *n = &g->nodes[g->count++];
     *n = (struct node){*op, note};

@@ -40,9 +40,7 @@ static struct work *merge(struct work *into, const struct work *from) {
         into->note = from->note;
     }
     size_t transfers = (size_t)(into->transfers + from->transfers);
-    struct work *bigger = realloc(into, sizeof *into + transfers * sizeof *into->transfer);
-    if (!bigger)
-        abort();
+    struct work *bigger = cpu_resized(into, sizeof *into + transfers * sizeof *into->transfer);
     bigger->transfer[bigger->transfers++] = from->transfer[0];
     bigger->cost.bytes += from->cost.bytes;
     return bigger;

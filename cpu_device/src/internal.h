@@ -40,6 +40,9 @@ __attribute__((format(printf, 3, 4))) void cpu_add_text(char *text, size_t size,
 // Returns new memory that holds zeros. Without memory, the program ends.
 void *cpu_new(size_t bytes);
 
+// realloc, which also ends the program without memory. New bytes hold any values.
+void *cpu_resized(void *memory, size_t bytes);
+
 // Stores an error for cudaGetLastError, and returns it.
 cudaError_t cpu_error(cudaError_t error);
 

@@ -145,13 +145,17 @@ static ncclResult_t make_work(const char *name, struct call call, const void *se
     if (result)
         return result;
     count_elements(c, &call, &to_send, &to_receive);
-    if ((result = view(name, "sendbuff", c, send, to_send, element, &from)) ||
+    if ((result = view(name, "sendbuff", c, send, to_send, element, &from)))
+        return result;
+    to = from;
+    if ((recv != send || to_receive != to_send) &&
         (result = view(name, "recvbuff", c, recv, to_receive, element, &to)))
         return result;
     if (from && to &&
         (result = check_overlap(name, c, &call, send, to_send, recv, to_receive, element)))
         return result;
-    struct work *work = *out = cpu_new(sizeof *work + sizeof(struct transfer));
+    struct work *work = *out =
+        cpu_resized(NULL, sizeof *work + sizeof(struct transfer)); // calloc is slower
     call.comm = c->name;
     call.named = c->peers[call.root].named;
     *work = (struct work){c, .call = call, .send = from, .recv = to};
@@ -176,9 +180,11 @@ static ncclResult_t enqueue(const char *name, int kind, const void *send, void *
     ncclResult_t result = make_work(name, call, send, recv, c, &work);
     if (result)
         return cpu_noted(result);
-    cpu_uses(name, send, work->send_bytes, 0);
-    cpu_uses(name, recv, work->recv_bytes, 1);
-    cpu_take_cost();
+    if (cpu_recording) {
+        cpu_uses(name, send, work->send_bytes, 0);
+        cpu_uses(name, recv, work->recv_bytes, 1);
+        cpu_take_cost();
+    }
     work->cost = (struct cpu_cost){.kind = CPU_COLLECTIVE, .name = name};
     work->cost.comm = work->transfers ? 0 : c->label;
     work->cost.bytes = fmax((double)work->send_bytes, (double)work->recv_bytes);

@@ -11,12 +11,11 @@ enum { STACK_BYTES = 8 << 20 };
 
 // When hosts run collectives themselves (await_work).
 enum { OFTEN = 4 };
-static const double SOON_SECONDS = 50e-6, NAP_SECONDS = 1e-3;
+static const double NAP_SECONDS = 1e-3;
 
 // explain_fault (memory.c) finds out whether its thread holds the lock.
 pthread_mutex_t cpu_lock = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
 struct CUstream_st *cpu_streams;
-atomic_int cpu_computing;
 static struct CUstream_st *default_stream[CPU_MAX_DEVICES];
 static atomic_int stopping; // the program is exiting
 static atomic_int failed;   // cpu_stop_streams was called
@@ -65,6 +64,14 @@ void cpu_call_takes(double seconds) {
 
 // A stream and its thread.
 
+// Returns the time of the system's last clock tick, some milliseconds ago at most. It is faster to
+// read than cpu_now.
+static int64_t tick(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 static int hosts_are_prompt(const struct CUstream_st *s) {
     return s->prompt >= OFTEN;
 }
@@ -81,9 +88,8 @@ static void delay_at_random(struct CUstream_st *s) {
 }
 
 void cpu_execute(struct CUstream_st *s, struct operation *op) {
-    struct cpu_event event = {.stream = s->number, .scope = op->scope};
     int traced = op->traced && op->cost.kind != CPU_NO_COST;
-    event.begin = traced ? cpu_moment() : 0;
+    double begin = traced ? cpu_moment() : 0;
     if (s->chaos)
         delay_at_random(s);
     if ((failed || !cpu_computes) && !op->always)
@@ -95,10 +101,11 @@ void cpu_execute(struct CUstream_st *s, struct operation *op) {
     moment += op->seconds;
     if (cpu_model && moment > cpu_model_lost(cpu_physical(s->device)))
         cpu_stop_streams("the device has failed (CPU_DEVICE_LOST)");
-    if (!traced || failed)
-        return;
-    event.end = cpu_moment();
-    cpu_trace_operation(event, &op->cost);
+    if (traced && !failed)
+        cpu_trace_operation(
+            (struct cpu_event){
+                .begin = begin, .end = cpu_moment(), .stream = s->number, .scope = op->scope},
+            &op->cost);
 }
 
 // Runs the next operation in this thread: that of the stream, or of a host. Called with cpu_lock
@@ -107,7 +114,6 @@ static void run_next(struct CUstream_st *s) {
     struct operation *op = &s->ring[s->done % CPU_RING];
     double own = moment;
     s->busy = 1;
-    cpu_computing++;
     moment = fmax(s->now, op->from);
     pthread_mutex_unlock(&cpu_lock);
     cpu_execute(s, op);
@@ -116,7 +122,6 @@ static void run_next(struct CUstream_st *s) {
     pthread_mutex_lock(&cpu_lock);
     s->now = op->end;
     s->busy = 0;
-    cpu_computing--;
     s->done++;
     s->called &= s->done < s->queued;
     if (s->called)
@@ -245,7 +250,7 @@ static int host_may_run(const struct operation *op) {
 static void wait_until_done(struct CUstream_st *s, uint64_t target) {
     if (s->done >= target)
         return;
-    s->prompt = cpu_now() - s->since < SOON_SECONDS ? s->prompt + 1 : 0;
+    s->prompt = !s->busy && tick() == s->since ? s->prompt + 1 : 0;
     while (s->done < target) {
         if (!s->busy && !stopping && host_may_run(&s->ring[s->done % CPU_RING])) {
             run_next(s);
@@ -264,12 +269,12 @@ static void append(struct CUstream_st *s, const struct operation *wanted, const 
         wait_until_done(s, s->queued - CPU_RING / 2);
     struct operation *op = &s->ring[s->queued % CPU_RING];
     cpu_host_moves_to(s->queued >= CPU_RING ? op->end : 0);
-    *op = *wanted;
+    memcpy(op, wanted, offsetof(struct operation, arguments));
     op->traced = cpu_tracing;
     op->from = moment + (cpu_model ? cpu_model->latency : 0);
     memcpy(op->arguments, arguments, bytes);
     if (s->done == s->queued)
-        s->since = host_may_run(op) ? cpu_now() : 0;
+        s->since = host_may_run(op) ? tick() : 0;
     s->queued++;
     if (host_may_run(op) && hosts_are_prompt(s))
         return;
@@ -364,12 +369,12 @@ static cudaError_t forbids(struct CUstream_st *s, enum cpu_cost_kind kind) {
 
 // The common part of all launches: checks, orders and queues one operation. op holds its function
 // and its range.
-static cudaError_t launch(cudaStream_t stream, struct operation op, const void *arguments,
+static cudaError_t launch(cudaStream_t stream, struct operation *op, const void *arguments,
                           size_t bytes) {
     struct cpu_note *note = cpu_take_note();
-    op.cost = cpu_take_cost();
+    op->cost = cpu_take_cost();
     cudaError_t error = cpu_enter();
-    if (!error && failed && !op.always)
+    if (!error && failed && !op->always)
         error = cudaErrorLaunchFailure;
     if (!error && bytes > CPU_LAUNCH_BYTES)
         error = cudaErrorInvalidValue;
@@ -377,7 +382,7 @@ static cudaError_t launch(cudaStream_t stream, struct operation op, const void *
         cpu_free_note(note);
         return cpu_error(error);
     }
-    enum cpu_cost_kind kind = op.cost.kind;
+    enum cpu_cost_kind kind = op->cost.kind;
     if (cpu_model)
         cpu_call_takes(kind == CPU_COLLECTIVE ? cpu_model->collective_call
                        : kind >= CPU_PRODUCT_FP32 && kind <= CPU_PRODUCT_BF16
@@ -386,13 +391,13 @@ static cudaError_t launch(cudaStream_t stream, struct operation op, const void *
     pthread_mutex_lock(&cpu_lock);
     struct CUstream_st *s = cpu_resolve(stream);
     if (!(error = forbids(s, kind))) {
-        op.cost.in_graph = s->capture != NULL;
-        op.scope = cpu_scope();
-        op.seconds = cpu_model ? cpu_model_seconds(&op.cost, cpu_physical(s->device)) : 0;
+        op->cost.in_graph = s->capture != NULL;
+        op->scope = cpu_scope();
+        op->seconds = cpu_model ? cpu_model_seconds(&op->cost, cpu_physical(s->device)) : 0;
         if (!s->capture)
-            queue(s, &op, arguments, bytes, note);
+            queue(s, op, arguments, bytes, note);
         else {
-            cpu_capture_operation(s, &op, arguments, bytes, note);
+            cpu_capture_operation(s, op, arguments, bytes, note);
             note = NULL; // the graph has it
         }
     }
@@ -404,18 +409,18 @@ static cudaError_t launch(cudaStream_t stream, struct operation op, const void *
 
 cudaError_t cpu_launch(cudaStream_t stream, void (*run)(void *), const void *arguments,
                        size_t bytes) {
-    return launch(stream, (struct operation){.run = run}, arguments, bytes);
+    return launch(stream, &(struct operation){.run = run}, arguments, bytes);
 }
 
 cudaError_t cpu_launch_always(cudaStream_t stream, void (*run)(void *), const void *arguments,
                               size_t bytes) {
-    return launch(stream, (struct operation){.run = run, .always = 1}, arguments, bytes);
+    return launch(stream, &(struct operation){.run = run, .always = 1}, arguments, bytes);
 }
 
 cudaError_t cpu_launch_range(cudaStream_t stream, void (*run)(void *, size_t, size_t),
                              const void *arguments, size_t bytes, size_t count, size_t grain) {
     struct operation op = {.run_range = run, .count = count, .grain = grain};
-    return launch(stream, op, arguments, bytes);
+    return launch(stream, &op, arguments, bytes);
 }
 
 // Calls for streams.
@@ -458,6 +463,10 @@ static void host_waits_for(struct CUstream_st *s) {
     free(clock);
 }
 
+double cpu_begin_wait(void) {
+    return cpu_tracing ? cpu_moment() : 0;
+}
+
 cudaError_t cpu_answer(const char *call, double since, int fails, int done) {
     cpu_count(CPU_WAITS, call != NULL);
     if (call && cpu_model)
@@ -475,7 +484,7 @@ cudaError_t cpu_answer(const char *call, double since, int fails, int done) {
 // the number of queries depends on the machine.
 static cudaError_t finish(cudaStream_t stream, int wait) {
     cudaError_t error = cpu_begin_locked(1);
-    double since = cpu_moment(), end = 0;
+    double since = cpu_begin_wait(), end = 0;
     if (error)
         return error;
     struct CUstream_st *s = cpu_resolve(stream);
@@ -526,7 +535,7 @@ void cpu_wait_unnoticed(cudaStream_t stream) {
 
 cudaError_t cudaDeviceSynchronize(void) {
     cudaError_t error = cpu_enter();
-    double since = cpu_moment();
+    double since = cpu_begin_wait();
     if (!error) {
         pthread_mutex_lock(&cpu_lock);
         error = cpu_capture_forbids_waiting(NULL);
@@ -586,5 +595,10 @@ int cpu_exiting(void) {
 }
 
 int cpu_streams_computing(void) {
-    return cpu_computing;
+    int computing = 0;
+    pthread_mutex_lock(&cpu_lock);
+    for (const struct CUstream_st *s = cpu_streams; s; s = s->next)
+        computing += s->busy && !s->awaited;
+    pthread_mutex_unlock(&cpu_lock);
+    return computing;
 }

@@ -25,11 +25,11 @@ struct operation {
 // Streams are never freed, so a thread may wait for one, or walk through the list, without holding
 // the lock all the time. A destroyed stream finishes its work and is then reused.
 struct CUstream_st {
-    int alive;    // created and not yet destroyed
-    int busy;     // an operation runs
-    int called;   // 1: the stream's thread runs the queue; 0: it leaves the queue to a host
-    int prompt;   // how many times in a row a host has waited soon after it had queued
-    double since; // when the first operation in the queue came; 0: it is no collective
+    int alive;     // created and not yet destroyed
+    int busy;      // an operation runs
+    int called;    // 1: the stream's thread runs the queue; 0: it leaves the queue to a host
+    int prompt;    // how many times in a row a host has waited soon after it had queued
+    int64_t since; // the tick when the first operation in the queue came; 0: it is no collective
     int device;
     int blocking;          // takes turns with the legacy default stream
     uint64_t queued, done; // operations since the thread was started
@@ -45,7 +45,6 @@ struct CUstream_st {
     struct operation ring[CPU_RING];
 };
 extern struct CUstream_st *cpu_streams;
-extern atomic_int cpu_computing; // streams that run an operation and do not just wait in it
 
 // One cudaEventRecord. A wait keeps the record that was the event's last one when the wait was
 // queued, even if the event is recorded again or destroyed meanwhile.
@@ -97,6 +96,9 @@ void cpu_execute(struct CUstream_st *s, struct operation *op);
 
 // Adds the time of a call to the modelled time of the calling thread, with or without cpu_lock.
 void cpu_call_takes(double seconds);
+
+// Returns when a call begins to wait, for cpu_answer.
+double cpu_begin_wait(void);
 
 // Ends a call that has waited since this time, after which the host takes a moment to continue, or
 // that has only asked (call is NULL). Called without cpu_lock.

@@ -46,8 +46,7 @@ static void add(struct cpu_event event) {
     pthread_mutex_lock(&trace.lock);
     if (trace.count == trace.room && trace.room < MOST_EVENTS) {
         trace.room = trace.room ? 2 * trace.room : 1024;
-        if (!(trace.events = realloc(trace.events, trace.room * sizeof *trace.events)))
-            abort();
+        trace.events = cpu_resized(trace.events, trace.room * sizeof *trace.events);
     }
     event.added = trace.count;
     if (trace.count < trace.room)
