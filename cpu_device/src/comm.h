@@ -140,6 +140,7 @@ struct ncclComm {
     void *lock_page; // keeps the lock of this seat
     int memory_file; // shows whether other seats are locked
     double patience; // seconds of waiting before a rank sleeps, if its core is otherwise free
+    int crowded;     // yields in a row after which another thread used the core
 
     _Atomic uint64_t issued; // calls
     atomic_int aborted;

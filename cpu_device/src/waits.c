@@ -8,7 +8,8 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-enum { SPINS = 100, YIELDS = 10 };
+enum { SPINS = 100, YIELDS = 10, MOST_CROWDED = 16 };
+static const double SWITCH_SECONDS = 2e-6; // a yield takes longer only if another thread runs
 static const double CHECK_SECONDS = 0.25;
 static const double SUSPENDED_SECONDS = 1; // later checks mean that this process did not run
 static const double SILENT_SECONDS = 5; // a rank on another host says each second that it is alive
@@ -241,11 +242,14 @@ ncclResult_t cpu_check_wait(struct cpu_wait *w) {
 }
 
 // Returns 1 if it is too early to sleep. On a busy machine, a yield may take as long as many turns
-// of other processes, so the clock decides.
+// of other processes, so the clock decides. If another thread runs at each yield, it may be the
+// rank that this one waits for. Then this rank sleeps once: the system leaves threads that yield to
+// each other on one core, but when it wakes one up, it looks for a free core.
 static int shall_yield(const struct cpu_wait *w) {
     double waited = cpu_now() - w->since;
-    return (w->tries <= SPINS + YIELDS && waited < CHECK_SECONDS) ||
-           (waited < w->comm->patience && cpu_streams_computing() == 1);
+    return w->comm->crowded < MOST_CROWDED &&
+           ((w->tries <= SPINS + YIELDS && waited < CHECK_SECONDS) ||
+            (waited < w->comm->patience && cpu_streams_computing() == 1));
 }
 
 // Leaves the core to its other hardware thread.
@@ -267,8 +271,11 @@ ncclResult_t cpu_wait_round(struct cpu_wait *w) {
     if (!w->since)
         w->since = w->checked = cpu_now();
     if (!w->armed && shall_yield(w)) {
+        double begin = cpu_now();
         sched_yield();
+        c->crowded = cpu_now() - begin > SWITCH_SECONDS ? c->crowded + 1 : 0;
     } else if (!w->armed) {
+        c->crowded = 0;
         w->armed = 1;
         w->bell = atomic_load(&c->seat->bell);
         atomic_store(&c->seat->asleep, 1);

@@ -1,6 +1,8 @@
 // Tests of calls of NCCL: they return at once, and run in the order of streams, events and calls.
 // Sends, receives and groups of calls.
 #include "ranks.h"
+#include <sched.h>
+#include <sys/resource.h>
 
 // Rank 0 calls first, and continues although the others have not called yet.
 static void call_early(int rank) {
@@ -110,6 +112,29 @@ static void stay_away(int rank) {
         await(DONE, 1);
     GIVES(stream, x, 100, 2);
     post(DONE);
+}
+
+// Two ranks on one core yield it to each other. They also sleep now and then, because the system
+// moves a thread to a free core when it wakes up.
+static void share_a_core(int rank) {
+    cpu_set_t core;
+    int first = 0;
+    struct rusage before, after;
+    float *x = new_floats(256, (float)rank);
+    sched_getaffinity(0, sizeof core, &core);
+    while (!CPU_ISSET(first, &core))
+        first++;
+    CPU_ZERO(&core);
+    CPU_SET(first, &core);
+    sched_setaffinity(0, sizeof core, &core);
+    getrusage(RUSAGE_THREAD, &before);
+    for (int i = 0; i < 2000; i++) {
+        OK(ncclAllReduce(x, x, 256, ncclFloat, ncclMax, comm, stream));
+        OK(cudaStreamSynchronize(stream));
+    }
+    getrusage(RUSAGE_THREAD, &after);
+    long slept = after.ru_nvcsw - before.ru_nvcsw;
+    CHECK(slept >= 30, "slept only %ld times", slept);
 }
 
 // Queues more calls than a stream can hold, without synchronisation.
@@ -276,6 +301,7 @@ int main(int argc, char **argv) {
     JOINED(two_streams_keep_the_order_of_the_calls, 2, use_two_streams, NULL);
     JOINED(events_order_collectives, 2, order_by_events, NULL);
     JOINED(calls_need_no_host_that_waits, 2, stay_away, NULL);
+    JOINED(ranks_leave_a_core_that_they_share, 2, share_a_core, NULL);
     JOINED(many_calls_can_be_queued, 2, call_many_times, NULL);
     JOINED(streams_between_hosts, 2, use_two_streams, "ab");
     RANKS(streams_between_hosts, 2, use_two_communicators, "ab");
