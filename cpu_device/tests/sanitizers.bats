@@ -25,8 +25,8 @@ clean() {
 }
 
 # Those whose indices and sizes vary most. The leak check stops threads in a way that conflicts with SIGCONT in NCCL's tests.
-@test "AddressSanitizer and UBSan find nothing in tests of memory, products and collectives" {
-    clean address,undefined test_cpu_device test_cublas
+@test "AddressSanitizer and UBSan find nothing in tests of rules, memory, products and collectives" {
+    clean address,undefined test_api_rules test_cpu_device test_cublas
     ASAN_OPTIONS=detect_leaks=0 clean address,undefined test_nccl_{collectives,mistakes}
 }
 

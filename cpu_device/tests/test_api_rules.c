@@ -11,7 +11,7 @@ enum { BYTES = 4096 };
 // What the rules use, on device 0, and the same on device 1.
 static cudaStream_t stream, far_stream;
 static cudaEvent_t recorded, fresh, untimed, far_event;
-static char *memory, *far_memory, *pinned, pageable[BYTES];
+static char *memory, *more_memory, *far_memory, *pinned, pageable[BYTES];
 static ncclComm_t comms[2]; // of rank 0 on device 0 and rank 1 on device 1
 static cublasHandle_t blas;
 static int value;
@@ -120,6 +120,7 @@ static int set_up(void **state) {
     OK(cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming));
     OK(cudaEventRecord(untimed, stream));
     OK(cudaMallocHost((void **)&pinned, BYTES));
+    OK(cudaMalloc((void **)&more_memory, BYTES));
     return cudaStreamSynchronize(stream);
 }
 
@@ -775,8 +776,67 @@ RETURNS(destroyed_handle_waits, "cublasDestroy", "of a handle", "when the device
     WAITS(stream, cublasDestroy(handle));
 }
 
-// NCCL. The calls that are refused need no other rank. test_nccl_mistakes.c passes wrong arguments
-// to each collective.
+// NCCL. The calls that are refused need no other rank.
+
+// Arguments of rank 0 of two ranks, which are right. The buffers have no byte to spare.
+struct arguments {
+    const char *send;
+    char *recv;
+    size_t count;
+    ncclDataType_t type;
+    ncclRedOp_t op;
+    int root;
+    ncclComm_t comm;
+    cudaStream_t stream;
+};
+
+#define COLLECTIVE(name, ...)                                                                      \
+    static ncclResult_t call_##name(const struct arguments *a) {                                   \
+        return nccl##name(__VA_ARGS__, a->comm, a->stream);                                        \
+    }
+COLLECTIVE(AllReduce, a->send, a->recv, a->count, a->type, a->op)
+COLLECTIVE(Broadcast, a->send, a->recv, a->count, a->type, a->root)
+COLLECTIVE(Bcast, a->recv, a->count, a->type, a->root)
+COLLECTIVE(Reduce, a->send, a->recv, a->count, a->type, a->op, a->root)
+COLLECTIVE(AllGather, a->send, a->recv, a->count, a->type)
+COLLECTIVE(ReduceScatter, a->send, a->recv, a->count, a->type, a->op)
+COLLECTIVE(Send, a->send, a->count, a->type, a->root)
+COLLECTIVE(Recv, a->recv, a->count, a->type, a->root)
+
+// How many ranks' shares the buffers of each call hold, and what it names in its messages: nothing
+// if it has no such argument.
+enum { COLLECTIVES = 8, SHARE = 256 };
+static const struct collective {
+    ncclResult_t (*call)(const struct arguments *a);
+    int send_shares, recv_shares;
+    const char *name, *send, *recv, *op, *root;
+} collectives[COLLECTIVES] = {
+    {call_AllReduce, 1, 1, "AllReduce", "sendbuff", "recvbuff", "operation", NULL},
+    {call_Broadcast, 1, 1, "Broadcast", "sendbuff", "recvbuff", NULL, "root"},
+    {call_Bcast, 0, 1, "Broadcast", NULL, "buff", NULL, "root"},
+    {call_Reduce, 1, 1, "Reduce", "sendbuff", "recvbuff", "operation", "root"},
+    {call_AllGather, 1, 2, "AllGather", "sendbuff", "recvbuff", NULL, NULL},
+    {call_ReduceScatter, 2, 1, "ReduceScatter", "sendbuff", "recvbuff", "operation", NULL},
+    {call_Send, 1, 0, "Send", "sendbuff", NULL, NULL, "peer"},
+    {call_Recv, 0, 1, "Recv", NULL, "recvbuff", NULL, "peer"},
+};
+
+static struct arguments arguments_of(const struct collective *c) {
+    const char *send = memory + BYTES - (size_t)c->send_shares * SHARE * sizeof(float);
+    char *recv = more_memory + BYTES - (size_t)c->recv_shares * SHARE * sizeof(float);
+    return (struct arguments){send, recv, SHARE, ncclFloat, ncclSum, 0, comms[0], stream};
+}
+
+// Expects that each call with the named argument is refused with this change, and names both.
+#define EACH_IS_REFUSED(argument, change)                                                          \
+    for (const struct collective *c = collectives; c < collectives + COLLECTIVES; c++) {           \
+        struct arguments a = arguments_of(c);                                                      \
+        if (!(argument))                                                                           \
+            continue;                                                                              \
+        change;                                                                                    \
+        is_refused(#change, (int)c->call(&a), c->name, __LINE__);                                  \
+        assert_non_null(strstr(ncclGetLastError(NULL), argument));                                 \
+    }
 
 static void refused_communicator(ncclComm_t comm) {
     int n;
@@ -785,9 +845,7 @@ static void refused_communicator(ncclComm_t comm) {
     NAMES("UserRank: comm", ncclCommUserRank(comm, &n));
     NAMES("AsyncError: comm", ncclCommGetAsyncError(comm, (ncclResult_t *)&n));
     NAMES("Split: comm", ncclCommSplit(comm, 0, 0, &part, NULL));
-    IS_REFUSED(ncclAllReduce(memory, memory, 1, ncclFloat, ncclSum, comm, stream));
-    IS_REFUSED(ncclBcast(memory, 1, ncclFloat, 0, comm, stream));
-    IS_REFUSED(ncclSend(memory, 1, ncclFloat, 1, comm, stream));
+    EACH_IS_REFUSED("comm", a.comm = comm);
 }
 
 REFUSES(no_communicator, "each call with a communicator but those that end it", "NULL", ERROR,
@@ -819,10 +877,13 @@ REFUSES(no_place_for_results,
     IS_REFUSED(ncclCommSplit(comms[0], 0, 0, NULL, NULL));
 }
 
-REFUSES(rank_out_of_range, "ncclCommInitRank", "a rank that is not below the number of ranks",
-        ERROR, ncclInvalidArgument, GOES) {
+REFUSES(rank_out_of_range, "ncclCommInitRank",
+        "a rank that is not below the number of ranks, or an id that is none", ERROR,
+        ncclInvalidArgument, GOES) {
     ncclComm_t comm;
-    ncclUniqueId id;
+    ncclUniqueId id, garbage;
+    memset(&garbage, 0x5a, sizeof garbage);
+    NAMES("ncclGetUniqueId", ncclCommInitRank(&comm, 1, garbage, 0));
     OK(ncclGetUniqueId(&id)); // another one would be refused with the same error
     NAMES("InitRank: rank 2", ncclCommInitRank(&comm, 2, id, 2));
     NAMES("InitRank: rank -1", ncclCommInitRank(&comm, 2, id, -1));
@@ -843,11 +904,11 @@ REFUSES(two_ranks_on_a_device, "ncclCommInitRank", "two ranks on one device", ER
 
 REFUSES(unknown_type_or_operation, "each collective", "an unknown type, operation or root", ERROR,
         ncclInvalidArgument, GOES) {
-    ncclDataType_t no_type = (ncclDataType_t)42;
-    ncclRedOp_t no_op = (ncclRedOp_t)42;
-    IS_REFUSED(ncclAllReduce(memory, memory, 1, no_type, ncclSum, comms[0], stream));
-    IS_REFUSED(ncclAllReduce(memory, memory, 1, ncclFloat, no_op, comms[0], stream));
-    IS_REFUSED(ncclBcast(memory, 1, ncclFloat, 2, comms[0], stream));
+    EACH_IS_REFUSED("type", a.type = (ncclDataType_t)42);
+    EACH_IS_REFUSED(c->op, a.op = (ncclRedOp_t)5);
+    EACH_IS_REFUSED(c->op, a.op = (ncclRedOp_t)-1);
+    EACH_IS_REFUSED(c->root, a.root = -1);
+    EACH_IS_REFUSED(c->root, a.root = 2);
 }
 
 REFUSES(buffer_that_is_no_device_memory, "each collective",
@@ -855,16 +916,19 @@ REFUSES(buffer_that_is_no_device_memory, "each collective",
         GOES) {
     char *wrong[] = {NULL, pageable, far_memory};
     for (int i = 0; i < 3; i++) {
-        IS_REFUSED(ncclAllReduce(wrong[i], memory, 1, ncclFloat, ncclSum, comms[0], stream));
-        IS_REFUSED(ncclAllReduce(memory, wrong[i], 1, ncclFloat, ncclSum, comms[0], stream));
+        EACH_IS_REFUSED(c->send, a.send = wrong[i]);
+        EACH_IS_REFUSED(c->recv, a.recv = wrong[i]);
     }
 }
 
 REFUSES(short_buffer, "each collective", "bytes that are not all inside one allocation", UNDEFINED,
         ncclInvalidArgument, GOES) {
-    size_t most = BYTES / sizeof(float);
-    IS_REFUSED(ncclAllReduce(memory, memory, most + 1, ncclFloat, ncclSum, comms[0], stream));
-    IS_REFUSED(ncclSend(memory + 4, most, ncclFloat, 1, comms[0], stream));
+    const size_t counts[] = {SHARE + 1, SIZE_MAX, (size_t)1 << 62, ((size_t)1 << 62) + 1};
+    for (int i = 0; i < 4; i++)
+        EACH_IS_REFUSED("buff", a.count = counts[i]);
+    EACH_IS_REFUSED("buff", a.type = ncclDouble);
+    EACH_IS_REFUSED(c->send, a.send += 4);
+    EACH_IS_REFUSED(c->recv, a.recv += 4);
 }
 
 REFUSES(buffers_that_overlap, "each collective", "buffers that overlap, and are not in place",

@@ -182,86 +182,6 @@ TEST(transfers_that_wait_for_each_others_connection_are_reported) {
     finish_ranks();
 }
 
-// Arguments.
-
-static void refuse(ncclResult_t result, const char *name, const char *argument, const char *call,
-                   int line) {
-    const char *text = ncclGetLastError(NULL);
-    if (result != ncclInvalidArgument)
-        give_up(line, "%s: %s returned %d; %s", name, call, result, text);
-    if (!strstr(text, name) || !strstr(text, argument))
-        give_up(line, "%s: not a word of %s and %s: %s", call, name, argument, text);
-}
-#define WRONG(name, argument, call) (here(__LINE__), refuse(call, name, argument, #call, __LINE__))
-
-// What each call names in its messages, and how many shares its buffers hold on the root, of two
-// ranks: no shares if it has no such buffer.
-enum { SEND = SEND_RECV, RECV, CALLS, SHARE = 256 };
-static const struct {
-    const char *name;
-    int send_shares, recv_shares, has_op;
-    const char *recv, *root;
-} arguments[CALLS] = {
-    [ALL_REDUCE] = {"AllReduce", 1, 1, 1, "recvbuff", NULL},
-    [BROADCAST] = {"Broadcast", 1, 1, 0, "recvbuff", "root"},
-    [BCAST] = {"Broadcast", 0, 1, 0, "buff", "root"},
-    [REDUCE] = {"Reduce", 1, 1, 1, "recvbuff", "root"},
-    [ALL_GATHER] = {"AllGather", 1, 2, 0, "recvbuff", NULL},
-    [REDUCE_SCATTER] = {"ReduceScatter", 2, 1, 1, "recvbuff", NULL},
-    [SEND] = {"Send", 1, 0, 0, NULL, "peer"},
-    [RECV] = {"Recv", 0, 1, 0, "recvbuff", "peer"},
-};
-
-static ncclResult_t call_any(int which, const void *send, void *recv, size_t count,
-                             ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm) {
-    if (which == SEND)
-        return ncclSend(send, count, type, root, comm, NULL);
-    if (which == RECV)
-        return ncclRecv(recv, count, type, root, comm, NULL);
-    return call((enum collective)which, send, recv, count, type, op, root, comm, NULL);
-}
-
-static void pass_wrong_arguments(int rank) {
-    ncclComm_t none = NULL;
-    float *x = new_floats(512, 1), *y = new_floats(512, 1), on_host[512] = {0};
-    const ncclDataType_t no_type = (ncclDataType_t)42, f = ncclFloat;
-    const ncclRedOp_t no_ops[] = {(ncclRedOp_t)5, (ncclRedOp_t)-1}, sum = ncclSum;
-    const size_t counts[] = {SHARE + 1, SIZE_MAX, (size_t)1 << 62, ((size_t)1 << 62) + 1};
-    // Each call with one wrong argument after the other. The buffers have no byte to spare.
-    for (int w = 0; w < CALLS; w++) {
-        const char *name = arguments[w].name, *recv_name = arguments[w].recv;
-        float *send = x + 512 - SHARE * arguments[w].send_shares;
-        float *recv = y + 512 - SHARE * arguments[w].recv_shares;
-        float *short_send[] = {NULL, on_host, send + 1}, *short_recv[] = {NULL, on_host, recv + 1};
-        WRONG(name, "comm", call_any(w, send, recv, SHARE, f, sum, rank, NULL));
-        for (int i = 0; i < 3 && arguments[w].send_shares; i++)
-            WRONG(name, "sendbuff", call_any(w, short_send[i], recv, SHARE, f, sum, rank, comm));
-        for (int i = 0; i < 3 && arguments[w].recv_shares; i++)
-            WRONG(name, recv_name, call_any(w, send, short_recv[i], SHARE, f, sum, rank, comm));
-        for (int i = 0; i < 4; i++)
-            WRONG(name, "buff", call_any(w, send, recv, counts[i], f, sum, rank, comm));
-        WRONG(name, "buff", call_any(w, send, recv, SHARE, ncclDouble, sum, rank, comm));
-        WRONG(name, "type", call_any(w, send, recv, 1, no_type, sum, rank, comm));
-        for (int i = 0; i < 2 && arguments[w].has_op; i++)
-            WRONG(name, "op", call_any(w, send, recv, SHARE, f, no_ops[i], rank, comm));
-        for (int root = -1; root <= 2 && arguments[w].root; root += 3)
-            WRONG(name, arguments[w].root, call_any(w, send, recv, SHARE, f, sum, root, comm));
-    }
-    ncclUniqueId garbage;
-    memset(&garbage, 0x5a, sizeof garbage);
-    WRONG("UniqueId", "", ncclCommInitRank(&none, 1, garbage, 0));
-    CHECK(!none, "a communicator came of it");
-    // Nothing of all that has happened.
-    OK(cudaDeviceSynchronize());
-    HOLDS(x, 512, 1);
-    HOLDS(y, 512, 1);
-    OK(ncclAllReduce(x, x, 512, f, ncclSum, comm, NULL));
-    GIVES(NULL, x, 512, 2);
-    ncclResult_t state;
-    OK(ncclCommGetAsyncError(comm, &state));
-    OK(state);
-}
-
 TEST(mistakes_on_other_hosts_are_reported) {
     for (int i = 0; i < PLACEMENTS; i++) {
         set_hosts(placements[i]);
@@ -278,6 +198,5 @@ TEST(mistakes_on_other_hosts_are_reported) {
 int main(int argc, char **argv) {
     RANKS(messages_name_the_ranks_of_the_first_communicator, 4, differ_in_a_split, NULL);
     RANKS(failures_after_the_call_are_reported, 2, send_first, NULL);
-    JOINED(wrong_arguments_are_refused, 2, pass_wrong_arguments, NULL);
     return run_rank_tests(argc, argv);
 }
