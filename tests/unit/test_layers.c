@@ -492,8 +492,9 @@ static const struct example {
     {5, {65, 1, 1}, "embedding 65", {65, 1, 65}},
     {4, {1, 1, 5}, "layer_norm", {1, 1, 5}},
     {4, {7, 1, 33}, "layer_norm", {7, 1, 33}},
-    {1, {600, 1, 2}, "layer_norm", {600, 1, 2}},   // a block of a GPU computes several tokens
-    {2, {2, 1, 1028}, "layer_norm", {2, 1, 1028}}, // and a thread eight channels
+    {1, {520, 1, 132}, "layer_norm", {520, 1, 132}}, // a block of a GPU computes two tokens
+    {1, {4100, 1, 2}, "layer_norm", {4100, 1, 2}},   // a warp does
+    {2, {2, 1, 1028}, "layer_norm", {2, 1, 1028}},   // and a thread eight channels
     {4, {5, 1, 7}, "linear 3", {5, 1, 3}},
     {4, {2, 1, 3}, "linear 65", {2, 1, 65}},
     {2, {5, 1, 7}, "sublayer( linear 9 bias linear 7 )sublayer", {5, 1, 7}},

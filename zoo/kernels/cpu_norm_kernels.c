@@ -186,11 +186,14 @@ void normalise_backward(const struct norm *n, const void *dy, const float *other
     a.n.x = READS(n->x, count);
     a.n.parameters = READS_VALUES(n->parameters, n->parameters_type, n->channels);
     a.n.statistics = (float *)READS(n->statistics, n->samples * n->groups * 2);
-    size_t threads = slices * n->groups * BLOCK_THREADS, groups = n->samples * n->groups;
-    COMPUTES(200. * threads + 150. * (groups * BLOCK_THREADS) +
+    size_t threads = slices * n->groups * BLOCK_THREADS, width = n->channels / n->groups;
+    size_t for_group = n->pixels == 1 && width <= (width % 4 ? 32 : 128) ? 32 : BLOCK_THREADS;
+    size_t groups_of_slice = (n->samples + slices - 1) / slices,
+           at_once = BLOCK_THREADS / for_group;
+    COMPUTES(200. * threads + 150. * (n->samples * n->groups * for_group) +
              count * (n->pixels == 1 ? 32. : 20.));
     cpu_waits(threads, // for x and dy, and then for other
-              (n->samples + slices - 1) / slices * 2 * rounds(n, BLOCK_THREADS));
+              (groups_of_slice + at_once - 1) / at_once * 2 * rounds(n, for_group));
     LAUNCH(stream, run_normalise_backward, a, slices, rows_per_grain(count / slices + 1));
     sum_rows(scratch, gradients, (int)slices, (int)(2 * n->channels), stream);
 }

@@ -70,12 +70,15 @@ template <int N> __device__ static inline void add(floats<N> &sums, const floats
         sums.at[k] += x.at[k];
 }
 
-// Replaces the values of a block's threads by their sums, always in the same order.
-__device__ static inline void sum_over_block(float &a, float &b) {
+// Replaces the values of a group's threads, a warp or the block, by their sums, always in the same
+// order.
+__device__ static inline void sum_over_group(float &a, float &b, unsigned threads) {
     enum { WARPS = BLOCK_THREADS / WARP };
     __shared__ float sums[2][WARPS];
     a = sum_of_warp(a);
     b = sum_of_warp(b);
+    if (threads == WARP)
+        return;
     if (threadIdx.x % WARP == 0) {
         sums[0][threadIdx.x / WARP] = a;
         sums[1][threadIdx.x / WARP] = b;
@@ -91,9 +94,7 @@ __device__ static inline void sum_over_block(float &a, float &b) {
 
 template <int ONE> __device__ static inline float sum_of_group(float value) {
     float none = 0.f;
-    if (ONE)
-        return sum_of_warp(value);
-    sum_over_block(value, none);
+    sum_over_group(value, none, ONE ? WARP : BLOCK_THREADS);
     return value;
 }
 
@@ -188,8 +189,9 @@ void normalise(const struct norm *n, void *y, cudaStream_t stream) {
     CALL_BY(normalise_by, n, (uintptr_t)n->x | (uintptr_t)n->parameters | (uintptr_t)y, y, stream);
 }
 
-// A block computes a group of the samples of a slice, one after the other. With d = dy * scale, the
-// gradient of x is (d - mean of d - normalised * mean of (d * normalised)) / deviation.
+// A block computes a group of the samples of a slice, one after the other or, of narrow tokens,
+// each warp one of them. With d = dy * scale, the gradient of x is (d - mean of d - normalised *
+// mean of (d * normalised)) / deviation.
 template <int ONE, cudaDataType type, int N, int ALIGNED>
 __global__ static void normalise_backward_kernel(struct norm n, const void *dy, const float *other,
                                                  float *dx, float *sums, unsigned shift,
@@ -198,13 +200,13 @@ __global__ static void normalise_backward_kernel(struct norm n, const void *dy, 
     floats<N> *dscale = (floats<N> *)gradients, *dshift = dscale + slots;
     unsigned groups = n.groups, slices = gridDim.x / groups, slice = blockIdx.x / groups;
     struct group_view v = group_at(n, blockIdx.x % groups, shift);
-    unsigned own = threadIdx.x - v.lane;
+    unsigned own = threadIdx.x - v.lane, threads = ONE ? v.lanes : BLOCK_THREADS; // of a group
     float share = 1.f / (n.pixels * v.width * N); // of a number in a mean
     FOR_CHANNELS (c, v)
         dscale[own + c] = dshift[own + c] = {};
-    for (size_t sample = n.samples * slice / slices; sample < n.samples * (slice + 1) / slices;
-         sample++) {
-        size_t number = sample * groups + blockIdx.x % groups;
+    unsigned sample = n.samples * slice / slices, end = n.samples * (slice + 1) / slices;
+    for (sample += ONE ? own / threads : 0; sample < end; sample += BLOCK_THREADS / threads) {
+        size_t number = (size_t)sample * groups + blockIdx.x % groups;
         float mean = n.statistics[2 * number], inverse = n.statistics[2 * number + 1];
         float sum = 0.f, products = 0.f;
         v.first = sample * n.pixels * n.channels + v.channel;
@@ -228,7 +230,7 @@ __global__ static void normalise_backward_kernel(struct norm n, const void *dy, 
         }
         if (!dx)
             continue;
-        sum_over_block(sum, products);
+        sum_over_group(sum, products, threads);
         float mean_d = sum * share, mean_product = products * share;
         FOR_CHANNELS (c, v) {
             floats<N> scale = parameters_at<N, ALIGNED>(n, v.channel + c);
@@ -268,12 +270,14 @@ template <int N, int ALIGNED>
 static void normalise_backward_by(const struct norm *of, const void *dy, const float *other,
                                   float *dx, float *sums, cudaStream_t stream) {
     struct norm n = in_units(of, N);
-    unsigned width = n.channels / n.groups, slots = BLOCK_THREADS;
+    unsigned width = n.channels / n.groups, slots = BLOCK_THREADS, threads = BLOCK_THREADS;
     if (slots < width)
         slots = width;
+    if (n.pixels == 1 && width <= WARP)
+        threads = WARP;
     LAUNCH_NORM(normalise_backward_kernel, N, ALIGNED, n, norm_slices(n.samples) * n.groups,
                 dim3(BLOCK_THREADS), 2 * slots * sizeof(floats<N>), stream, n, dy, other, dx, sums,
-                shift_of(&n, BLOCK_THREADS), slots);
+                shift_of(&n, threads), slots);
 }
 
 void normalise_backward(const struct norm *n, const void *dy, const float *other, float *dx,
