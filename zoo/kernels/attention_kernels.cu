@@ -428,7 +428,7 @@ static void compute_deltas(const struct attending &g, unsigned rows, cudaStream_
 }
 
 // Computes the gradients of the OWN queries from number first on or, with KEYS, those of the OWN
-// keys and their values. It computes the scores again.
+// keys and their values. Both compute the scores again: docs/language-models.md says why.
 template <class T, int TENSOR, int W, int KEYS>
 __device__ static void compute_gradients(const struct attending &g, struct shared<T, W> *s,
                                          unsigned head, int first) {
