@@ -55,7 +55,7 @@ fuzz: ## tests each file reader with random input for an hour (FUZZ_SECONDS=60: 
 	@tools/deps.sh fuzz
 	@tests/fuzz/run.sh $(or $(FUZZ_SECONDS),3600)
 
-C_SOURCES = $(shell find 0* common cpu_device exercises tests tools watch zoo -name '*.[ch]' -o -name '*.cu')
+C_SOURCES = $(shell find 0* bench common cpu_device exercises tests tools watch zoo -name '*.[ch]' -o -name '*.cu')
 format: ## formats the C sources
 	@tools/deps.sh format
 	@clang-format -i $(C_SOURCES)
