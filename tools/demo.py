@@ -14,10 +14,10 @@ import xml.etree.ElementTree as ElementTree
 sys.dont_write_bytecode = True  # no __pycache__ in the folder of the tools
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "author"))
 import files  # noqa: E402
-from drawing import COMMUNICATE, COMPUTE, COPY, FOURTH, HOST, UPDATE, WIDTH, points_on  # noqa: E402
+from drawing import COMMUNICATE, COMPUTE, COPY, FOURTH, HOST, UPDATE, WIDTH, drawn, points_on  # noqa: E402
 from record import FIGURES, NOTES, copy_of_steps, is_dots, same_words  # noqa: E402
 from render import ROOT  # noqa: E402
-from slides import BadDeck, decks, drawn  # noqa: E402
+from slides import BadDeck, decks  # noqa: E402
 
 
 def build(commands):
