@@ -85,7 +85,7 @@ images:
 # $(call NPM,FROM,INTO) installs the packages of FROM/package.json into the folder INTO, unless they are there.
 NPM = mkdir -p $2 && cp $1/package*.json $2 && { cmp -s $2/package-lock.json $2/installed || { \
 	echo 'npm installs the packages of $1/package.json'; \
-	cd $2 && npm ci --no-audit --no-fund --loglevel=error && cp package-lock.json installed; }; }
+	cd $2 && npm ci --prefer-offline --no-audit --no-fund --loglevel=error && cp package-lock.json installed; }; }
 
 $(DIFFS): diff%:
 	@pair=$*; tools/diff_steps.sh $${pair%?} $${pair#?}

@@ -122,7 +122,7 @@ def draw(name, printed, folder):
         subprocess.run([viewer(), picture], stderr=subprocess.DEVNULL, check=False)
     else:
         columns = min(shutil.get_terminal_size((112, 0)).columns, 112)  # with more, the letters of a word would have gaps
-        print("", *in_letters(svg, columns, sys.stdout.isatty()), sep="\n")
+        print("", *in_letters(svg, columns, sys.stdout.isatty() and os.environ.get("TERM") != "dumb"), sep="\n")
     print(f"\n{os.path.relpath(picture, ROOT)} shows these numbers")
 
 
@@ -131,7 +131,7 @@ def main():
     parser.add_argument("--programs", metavar="FOLDER", help="the built programs (by default, make builds them in build/cpu)")
     parser.add_argument("slide", nargs="?", metavar="SLIDE")
     options = parser.parse_args()
-    shown = {deck.address(slide): slide for deck in decks() for slide in deck.slides if slide.quotes()}
+    shown = {deck.address(slide): slide for deck in decks("none") for slide in deck.slides if slide.quotes()}
     if not options.slide:
         for address, slide in shown.items():
             print(f"make demo S={address:<5} {slide.title}")

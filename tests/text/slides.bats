@@ -47,7 +47,7 @@ END
     demo=(tools/demo.py --programs "${TRAIN%/*/*}")
     quote=$'# Quote\n```\necho one >>left; wc -l <left; 06_allreduce_demo/allreduce --help | head -n 1; echo hidden; echo launch: no\n```\n```output\n1\nusage: 06_allreduce_demo/allreduce [options]\n...\n```\n'
     chart=$'# Chart\n<!-- draws sent-bytes -->\n```\nsed s/12000036/9000036/ docs/figures/sent-bytes.txt\n```\n'
-    deck "$quote$notes"$'\n\n---\n\n'"$chart$notes"$'\n\n---\n\n# Text\n'"$notes"
+    deck "$quote$notes"$'\n\n---\n\n'"$chart$notes"$'\n\n---\n\n# Code that a demo does not need\n<!-- code none.c main -->\n'"$notes"
     mv deck.md docs/slides/1-planted.md
     diff - <(make -s demo) <<'END'
 make demo S=1.1   Quote
@@ -62,13 +62,18 @@ END
         run ! grep -qE '^(hidden|launch)' out # the slide has dots there
         [ "$(<left)" = mine ]
     done
-    env -u DISPLAY -u WAYLAND_DISPLAY "${demo[@]}" 1.2 | tee out # without a screen, the chart is drawn in letters
+    unset DISPLAY WAYLAND_DISPLAY
+    "${demo[@]}" 1.2 | tee out # without a screen, the chart is drawn in letters
     grep -qE '^ +rank 0 =+ +9 MB sent$' out
     run ! grep -F gather+bcast out # the slide shows no output
     grep -qx 'build/demo/1.2/sent-bytes.svg shows these numbers' out
     grep -q '>9 MB sent<' build/demo/1.2/sent-bytes.svg
+    if command -v script >/dev/null; then
+        TERM=dumb script -qec "${demo[*]} 1.2" /dev/null | tee out
+        run ! grep -F $'\033' out
+    fi
     sed -i s/9000036/9000000000000036/ docs/slides/1-planted.md # the numbers of this machine may spoil the layout
-    env -u DISPLAY -u WAYLAND_DISPLAY "${demo[@]}" 1.2 | grep '9000000000 MB sent'
+    "${demo[@]}" 1.2 | grep '9000000000 MB sent'
     fails 1 'error: there is no slide 1.3 with commands; make demo lists them' "${demo[@]}" 1.3
     sed -i -e 's/echo hidden/echo error: why; false/' -e 's/^sed s/sed -n s/' docs/slides/1-planted.md
     run "${demo[@]}" 1.1

@@ -73,9 +73,9 @@ class Slide:
 
 
 class Deck:
-    def __init__(self, path):
+    def __init__(self, path, blocks="behind"):
         self.path, self.name = path, os.path.basename(path)[:-len(".md")]
-        text = filled(drawing.read(path), self.refuse, "behind")
+        text = filled(drawing.read(path), self.refuse, blocks)
         front = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
         if not front:
             raise BadDeck(f"{path}: want settings between two lines of --- at the beginning")
@@ -119,8 +119,8 @@ def split(text):
     return ["\n".join(lines) for lines in slides]
 
 
-def decks():
-    return [Deck(path) for path in sorted(glob.glob(os.path.join(DECKS, "[1-9]-*.md")))]
+def decks(blocks="behind"):
+    return [Deck(path, blocks) for path in sorted(glob.glob(os.path.join(DECKS, "[1-9]-*.md")))]
 
 
 def exercise_of(number):
