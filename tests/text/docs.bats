@@ -47,6 +47,7 @@ epoch 1/3  loss 0.2449  accuracy 96.81%  13.32 s@epoch 1/3  loss 0.2449  accurac
 device    0: CPU device (EPYC, 2 cores), 6.3 GB@device    0: CPU device (Xeon, 8 cores), 31.1 GB@0
 (step 101, collective 303, ncclAllReduce)@(step 86, collective 257, ncclAllReduce)@0
    ring  0  1306.3  6000024@   ring  0   999.1  6000024@0
+modelled times\nrank 3 waits 1.160 ms@modelled times\nrank 3 waits 1.155 ms@1
 modelled times\n   ring  0  91.4  6000024@modelled times\n   ring  0  92.4  6000024@1
 END
 }

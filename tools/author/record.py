@@ -29,11 +29,12 @@ from render import ROOT, texts  # noqa: E402
 
 FIGURES = os.path.join(ROOT, "docs", "figures")
 
-# Numbers that differ in each run or on each machine: times, rates, sizes of memory, and the processes' numbers.
+# Numbers that differ in each run or on each machine: sizes of memory, the processes' numbers and, unless they are modelled, times
+# and rates.
+TIMES = re.compile(r"\d[\d.]* (s|ms|us|images/s|[MG]B/s)\b")
 VARYING = [
     (re.compile(r"^(device +\d+: ).*"), r"\1..."),
     (re.compile(r"^(note: OpenBLAS ).*"), r"\1..."),
-    (re.compile(r"\d[\d.]* (s|ms|us|images/s|[MG]B/s)\b"), r"# \1"),
     (re.compile(r"\d+:\d\d:\d\d left"), "# left"),
     (re.compile(r"\b(pid|port) \d+"), r"\1 #"),
     (re.compile(r"\bstep \d+, collective \d+"), "step #, collective #"),  # how far a CPU was ahead of its GPU
@@ -100,6 +101,7 @@ def quotes_of(lines):
 def shape(line, exact=False):
     if not exact:
         line = MEASURED_ROW.sub(lambda row: re.sub(r"\d+\.\d+", "#", row[0]), line)
+        line = TIMES.sub(r"# \1", line)
     for pattern, replacement in VARYING:
         line = pattern.sub(replacement, line)
     return line
