@@ -228,6 +228,14 @@ static void report_failure(struct failure f) {
     show_last_lines(f.i);
 }
 
+// Options of the launcher that stand behind the program went to the program.
+static void name_misplaced_options(void) {
+    for (char **word = launch_opt.program + 1; *word; word++)
+        if (is_option(*word))
+            note("%s got %s; options of the launcher come before the program", *launch_opt.program,
+                 *word);
+}
+
 // A signal that tells the ranks to stop ends one that has no handler for it yet, which is no
 // failure. A wrong option stays wrong in each attempt; by convention, exit code 2 means wrong
 // usage.
@@ -239,6 +247,8 @@ static void see_if_final(int status) {
         note("the signal tells the ranks to stop, so they do not start again");
     else if (wrong && local.attempt < launch_opt.max_restarts)
         note("exit code 2 means wrong usage, which no restart cures: the run ends");
+    if (wrong)
+        name_misplaced_options();
     local.final = told || wrong;
 }
 

@@ -180,6 +180,10 @@ static struct option *find_option(const char *typed, size_t length) {
     return NULL;
 }
 
+int is_option(const char *word) {
+    return !strncmp(word, "--", 2) && find_option(word + 2, strcspn(word + 2, "="));
+}
+
 // An option is meant whose name begins with the typed name, or with which the typed name begins.
 __attribute__((noreturn)) static void refuse_unknown(const char *argument, const char *typed,
                                                      size_t length) {

@@ -57,6 +57,9 @@ void options_add(const struct option_table *table, const struct option_spec *bes
 // stderr and exits with 1.
 void options_parse(const struct option_table *tables, const char *summary, int argc, char **argv);
 
+// Returns 1 if the word is an option of the tables, such as --batch or --batch=64.
+int is_option(const char *word);
+
 // Adds a text such as "--batch 128, --seed 1", which lists all options that have a value and are
 // not OPTION_LOCAL. Cuts the text if it does not fit.
 void options_list(char *text, size_t size);

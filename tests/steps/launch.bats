@@ -298,6 +298,11 @@ unknown option --nproc, but there is --nproc-per-node|--nproc 2
 END
     "$launch" sh -c 'true' --nnodes 2 2>/dev/null # of the program
     fails 2 "no program to run" "$launch" --tee
+    for option in "--nproc-per-node 2" --log_dir=x; do
+        # shellcheck disable=SC2086 # words
+        job 1 "$launch" sh -c 'exit 2' sh $option --other
+        [ "$(grep -c "^launch: sh got ${option%% *}; options of the launcher come before the program$" err)" = 1 ]
+    done
 }
 
 @test "missing addresses, folders and programs are named in one line" {
