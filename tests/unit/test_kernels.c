@@ -399,10 +399,10 @@ TEST(the_last_queries_have_the_results_of_all) {
 }
 
 // A GPU reads and writes 16 bytes at a time only where the address allows it.
-TEST(results_of_attention_may_begin_at_any_float) {
+static void compare_results_of_attention(int tf32) {
     enum { COUNT = TOKENS * 3 * WIDTH };
     const float *qkv = to_device(random_floats(COUNT, 1, 1), COUNT * sizeof *qkv), *results[3][2];
-    struct attention_inputs a = {.samples = 1, .heads = HEADS, .width = HEAD_WIDTH};
+    struct attention_inputs a = {.tf32 = tf32, .samples = 1, .heads = HEADS, .width = HEAD_WIDTH};
     a.queries = a.keys = TOKENS;
     a.q_pitch = a.key_pitch = 3 * WIDTH;
     a.q = qkv, a.k = qkv + WIDTH, a.v = qkv + 2 * WIDTH;
@@ -420,6 +420,11 @@ TEST(results_of_attention_may_begin_at_any_float) {
         assert_memory_equal(results[0][0], results[skew][0], TOKENS * WIDTH * sizeof **results[0]);
         assert_memory_equal(results[0][1], results[skew][1], COUNT * sizeof **results[0]);
     }
+}
+
+TEST(results_of_attention_may_begin_at_any_float) {
+    compare_results_of_attention(0);
+    compare_results_of_attention(1);
 }
 
 TEST(results_of_values_may_begin_at_any_float) {

@@ -81,17 +81,9 @@ __device__ static inline float float_of(float x) {
     return x;
 }
 
-__device__ static inline float rounded_input(float x) {
-    return __uint_as_float(tf32_of(x));
-}
-
-template <class V> __device__ static inline V rounded_input(V x) { // bfloat16, or two of them
-    return x;
-}
-
 // Begins to read rows, from number begin on, into shared memory, N values at a time. Rows after the
-// last one, and columns after the width, become 0. Values that become TF32 pass through registers.
-template <class T, int TENSOR, int W, int N>
+// last one, and columns after the width, become 0.
+template <class T, int W, int N>
 __device__ static void read_rows_by(struct shared<T, W> &s, int first, int rows,
                                     const struct head_rows &from, int begin, int width) {
     const int threads = W / N; // of a row
@@ -101,31 +93,43 @@ __device__ static void read_rows_by(struct shared<T, W> &s, int first, int rows,
         int column = threadIdx.x % threads * N, exists = row < from.count && column < width;
         const T *at = row_at<const T>(from, row, column);
         T *to = &s.rows[first + i][column];
-        if (N * sizeof(T) == 16 && !(TENSOR && sizeof(T) == 4)) {
+        if (N * sizeof(T) == 16)
             copy<16>(to, at, exists);
-            continue;
-        }
-        unit_of<T, N> unit = {};
-        if (exists)
-            unit = *(const unit_of<T, N> *)at;
-        for (auto &word : unit.at)
-            word = TENSOR && has_tensor_cores() ? rounded_input(word) : word;
-        *(unit_of<T, N> *)to = unit;
+        else
+            *to = exists ? *at : T();
     }
 }
 
-template <class T, int TENSOR, int W>
+template <class T, int W>
 __device__ static void read_rows(const struct attending &g, struct shared<T, W> &s, int first,
                                  int rows, const struct head_rows &from, int begin) {
     if (g.aligned)
-        read_rows_by<T, TENSOR, W, 16 / sizeof(T)>(s, first, rows, from, begin, g.in.width);
+        read_rows_by<T, W, 16 / sizeof(T)>(s, first, rows, from, begin, g.in.width);
     else
-        read_rows_by<T, TENSOR, W, 1>(s, first, rows, from, begin, g.in.width);
+        read_rows_by<T, W, 1>(s, first, rows, from, begin, g.in.width);
 }
 
-// Returns when all threads have read their rows, and need no rows from before.
-__device__ static inline void await_rows() {
+// Returns when all threads have read these rows, and need none from before. Rounds them for
+// products in TF32: each thread those bytes that it has copied, so no other one must be awaited
+// before.
+template <class T, int TENSOR, int W>
+__device__ static void await_rows(const struct attending &g, struct shared<T, W> &s, int first,
+                                  int rows) {
+    const int threads = W / 4; // of a row
     await_copies();
+    if (TENSOR && sizeof(T) == 4 && has_tensor_cores()) {
+        if (!g.aligned) // several threads have read these 16 bytes
+            __syncthreads();
+#pragma unroll 2
+        for (int done = 0; done < rows; done += THREADS / threads) {
+            T *row = s.rows[first + done + threadIdx.x / threads];
+            auto *unit = (unit_of<float, 4> *)row + threadIdx.x % threads;
+            unit_of<float, 4> rounded = *unit;
+            for (float &value : rounded.at)
+                value = __uint_as_float(tf32_of(value));
+            *unit = rounded;
+        }
+    }
     __syncthreads();
 }
 
@@ -134,8 +138,8 @@ template <class T, int TENSOR, int W>
 __device__ static void read_own(const struct attending &g, struct shared<T, W> &s,
                                 unsigned (*own)[4], const struct head_rows &from, int begin) {
     __syncthreads();
-    read_rows<T, TENSOR>(g, s, 0, OWN, from, begin);
-    await_rows();
+    read_rows(g, s, 0, OWN, from, begin);
+    await_rows<T, TENSOR>(g, s, 0, OWN);
     for (int step = 0; step < s.STEPS; step++)
         for (int i = 0; i < 4; i++)
             own[step][i] = ((const unsigned *)
@@ -299,7 +303,8 @@ __device__ static void write_rows(const struct attending &g, struct shared<T, W>
                                   const struct head_rows &to, int begin, const float (*c)[4],
                                   const float *factors) {
     cudaDataType type = sizeof(T) == 4 ? CUDA_R_32F : CUDA_R_16BF;
-    await_rows();
+    await_copies();
+    __syncthreads();
 #pragma unroll
     for (int tile = 0; tile < W / 8; tile++)
         for (int e = 0; e < 4; e++)
@@ -367,15 +372,15 @@ template <class T, int TENSOR, int W> __global__ static void attend_kernel(struc
     f.largest[0] = f.largest[1] = -INFINITY;
     uint64_t number = first_number(a, head);
     __syncthreads();
-    read_rows<T, TENSOR>(g, s, 0, OTHERS, keys, 0);
-    for (int key = 0; key < seen;
-         key += OTHERS) { // values come while keys are used, and vice versa
+    // The values come while the keys are used, and the next keys while the values are.
+    read_rows(g, s, 0, OTHERS, keys, 0);
+    for (int key = 0; key < seen; key += OTHERS) {
         float p[TILES][4] = {};
-        await_rows();
-        read_rows<T, TENSOR>(g, s, OTHERS, OTHERS, values, key);
+        await_rows<T, TENSOR>(g, s, 0, OTHERS);
+        read_rows(g, s, OTHERS, OTHERS, values, key);
         multiply_by_rows<T, TENSOR>(p, queries, s, 0);
-        await_rows();
-        read_rows<T, TENSOR>(g, s, 0, OTHERS, keys, key + OTHERS);
+        await_rows<T, TENSOR>(g, s, OTHERS, OTHERS);
+        read_rows(g, s, 0, OTHERS, keys, key + OTHERS);
         add_keys<T, TENSOR>(a, s, p, number, query, key, f);
     }
     for (int i = 0; i < 2; i++) {
@@ -451,12 +456,15 @@ __device__ static void compute_gradients(const struct attending &g, struct share
     int begin = KEYS && first > a.before ? first - a.before : 0; // the first query that sees them
     int end = KEYS ? a.queries : seen_by(a, first + OWN - 1);
     k.count = v.count = KEYS ? a.keys : end;
-    int at = 0; // the buffer of the next rows, which come while the others are used
+    int at = 0; // the buffer of the next rows, which come while others are used
     for (int next = begin; next < end + AHEAD; next += OTHERS) {
         int other = next - AHEAD;
-        await_rows();
-        read_rows<T, TENSOR>(g, s[at], 0, OTHERS, KEYS ? q : k, next);
-        read_rows<T, TENSOR>(g, s[at], OTHERS, OTHERS, KEYS ? dy : v, next);
+        if (AHEAD > 0)
+            await_rows<T, TENSOR>(g, s[1 - at], 0, 2 * OTHERS);
+        else
+            __syncthreads();
+        read_rows(g, s[at], 0, OTHERS, KEYS ? q : k, next);
+        read_rows(g, s[at], OTHERS, OTHERS, KEYS ? dy : v, next);
         if (KEYS && threadIdx.x < OTHERS) {
             unsigned query = next + threadIdx.x;
             copy<8>(&s[at].queries[threadIdx.x], &g.query_sums[row + query], query < q.count);
@@ -464,7 +472,7 @@ __device__ static void compute_gradients(const struct attending &g, struct share
         if (AHEAD > 0)
             at = 1 - at;
         else
-            await_rows();
+            await_rows<T, TENSOR>(g, s[at], 0, 2 * OTHERS);
         if (other < begin)
             continue;
         const struct shared<T, W> &now = s[at];
