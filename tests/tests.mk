@@ -65,7 +65,7 @@ lint: ## checks the format of the C sources, the shell scripts and common mistak
 	@tools/deps.sh lint
 	@clang-format --dry-run -Werror $(C_SOURCES)
 	@shellcheck --external-sources --source-path=. slurm/*.sbatch pbs/*.pbs
-	@shellcheck .ci/run slurm/*.sh pbs/site.sh tests/cluster/qsub exercises/*/check exercises/debug/*/check \
+	@shellcheck .ci/run slurm/*.sh pbs/site.sh tests/cluster/qsub exercises/*/check exercises/debug/*/check exercises/checks/slurm/* \
 		$(shell find tools exercises tests cpu_device -name '*.sh' -o -name '*.bash' -o -name '*.bats')
 	@cppcheck --quiet --error-exitcode=1 --enable=warning,portability --inline-suppr \
 		--suppress=missingInclude --suppress=normalCheckLevelMaxBranches -I. -Icpu_device/include 0*/ common/ cpu_device/src/ watch/ zoo/

@@ -287,6 +287,8 @@ WARN         | nvcc          | otherwise | not found: make builds for the CPU de
 skip         | NCCL          | [ -z "${flags[gpu]}" ]
 WARN         | NCCL          | [ -z "$nccl_flags" ] | not found: only step 1 can be built for GPUs \
     | load your site's NCCL module or set NCCL_HOME (apt: libnccl-dev, conda: nccl)
+WARN         | NCCL          | [ -z "$nccl" ] && ! "$work/probe" >/dev/null 2>&1 | not checked: programs in ${work%/*} do not run (noexec) \
+    | set TMPDIR to another folder
 FAIL         | NCCL          | [ -z "$nccl" ] | a program that uses it does not run: $(tail -n 1 "$work/log") \
     | load the modules again, and check which other folders LD_LIBRARY_PATH holds
 FAIL         | NCCL          | below "$nccl" $oldest_nccl \

@@ -158,7 +158,8 @@ if [ -z "$blas" ]; then
         missing "neither oneDNN nor a CBLAS library (cblas.h, -lopenblas) found. Any one of these fixes it:" \
             "tools/deps.sh run (installs oneDNN or OpenBLAS, if you have root access)" \
             "load your site's OpenBLAS module, or set OPENBLAS_HOME to its folder" "conda install onednn, or openblas"
-    if ! ldd "$work/probe" | grep -qE 'openblas|blis|mkl'; then # libblas may be a link to one of these
+    # libblas may be a link to a fast one. Where no programs run in the folder (noexec), ldd does not say.
+    if ldd "$work/probe" >"$work/log" 2>&1 && ! grep -qE 'openblas|blis|mkl' "$work/log"; then
         echo "note: the CPU device uses the reference BLAS, which is several times slower than oneDNN or OpenBLAS." \
             "tools/deps.sh run installs one of them; or load the module of OpenBLAS, or set OPENBLAS_HOME" >&2
         blas="-DREFERENCE_BLAS $blas"

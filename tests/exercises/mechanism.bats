@@ -89,6 +89,14 @@ END
     [[ ${lines[-2]} == "error: 1 MB cannot be written to $BATS_TEST_TMPDIR/full (No space left on device): make room there"* ]]
 }
 
+@test "a check runs no program in the folder for temporary files, where a system may allow none" {
+    answer 4.1
+    mkdir "$BATS_TEST_TMPDIR/tmp"
+    on_small_disk "$BATS_TEST_TMPDIR/tmp" 64m,noexec env TMPDIR="$BATS_TEST_TMPDIR/tmp" exercises/run.sh try 4.1 "$mine"
+    echo "$output"
+    [ "$status" = 0 ]
+}
+
 # run_check LINE...: runs a check of these lines.
 run_check() {
     mkdir -p "$BATS_TEST_TMPDIR/scratch"

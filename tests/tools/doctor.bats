@@ -148,6 +148,7 @@ rm -r bin/{cc,make,nvcc,nvidia-smi,getent,ldd} data @@ FAIL C compiler @ cc not 
 @@ - several nodes @ nothing, as no step
 anew rm bin/nvcc @@ WARN nvcc @ not found @ CUDA module
 @@ - GPU @ nothing, until
+anew sed -i /chmod/d bin/cc @@ WARN NCCL @ not checked: programs in @ do not run (noexec) @ set TMPDIR
 anew sed -i 's/2.27.7 2.27.7/2.27.7 2.18.3/' bin/cc @ LD_LIBRARY_PATH=older @ FAIL NCCL @ the header is 2.27.7 @ load the library 2.18.3 @ LD_LIBRARY_PATH
 anew sed -i 's/CUDA Version: 13.0/CUDA Version: 12.4/' smi @@ FAIL driver @ CUDA 12.4 and older, but nvcc is 13.0 @ CUDA module of 12.x
 anew rm bin/nvidia-smi; touch nvidia @ APPTAINER_CONTAINER=/images/tutorial.sif @ FAIL driver @ not in this container (/images/tutorial.sif) @ start it with --nv

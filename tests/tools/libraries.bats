@@ -155,3 +155,19 @@ END
     run ! searches make DEVICE=cpu build/cpu/flags
     searches make DEVICE=cpu CC=gcc build/cpu/flags
 }
+
+@test "the reference BLAS is named if the linker takes it, and if ldd can tell" {
+    mkdir bin
+    printf '#!/bin/sh\ncase "$*" in *openblas* | *cblas* | *-E*) exit 1 ;; esac\n' >bin/cc
+    chmod +x bin/cc
+    while read -r notes line; do
+        printf '#!/bin/sh\n%s\n' "$line" >bin/ldd
+        chmod +x bin/ldd
+        run --separate-stderr env PATH="$PWD/bin:$PATH" sh find_libs.sh cpu
+        [ "$(grep -c 'reference BLAS' <<<"$stderr")" = "$notes" ] || { echo "$line: $stderr" && return 1; }
+    done <<'END'
+1 echo libblas.so.3
+0 echo libopenblas.so.0
+0 false
+END
+}
