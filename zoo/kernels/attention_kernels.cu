@@ -37,8 +37,10 @@ template <class T, int W> struct shared {
     enum { PITCH = W + 16 / sizeof(T) };
     alignas(16) T rows[2 * OTHERS][PITCH]; // of two arrays
     struct query_sums queries[OTHERS];
-    enum { STEPS = W * sizeof(T) / 32 };       // of 8 words, in a row
-    enum { BUFFERS = sizeof(T) == 2 ? 2 : 1 }; // of backward: a block has 48 KB, too few for floats
+    enum { STEPS = W * sizeof(T) / 32 }; // of 8 words, in a row
+    enum {
+        BUFFERS = sizeof(T) == 2 ? 2 : 1
+    }; // of backward; two of floats would leave fewer blocks
 };
 
 __device__ static inline int row_of(int e) {
@@ -109,16 +111,15 @@ __device__ static void read_rows(const struct attending &g, struct shared<T, W> 
         read_rows_by<T, W, 1>(s, first, rows, from, begin, g.in.width);
 }
 
-// Returns when all threads have read these rows, and need none from before. Rounds them for
-// products in TF32: each thread those bytes that it has copied, so no other one must be awaited
-// before.
+// Returns when all threads have read these rows, and need none from before. For products in TF32,
+// each thread rounds the bytes that it has copied, so it waits for no other thread first.
 template <class T, int TENSOR, int W>
 __device__ static void await_rows(const struct attending &g, struct shared<T, W> &s, int first,
                                   int rows) {
     const int threads = W / 4; // of a row
     await_copies();
     if (TENSOR && sizeof(T) == 4 && has_tensor_cores()) {
-        if (!g.aligned) // several threads have read these 16 bytes
+        if (!g.aligned) // then other threads have read a part of them
             __syncthreads();
 #pragma unroll 2
         for (int done = 0; done < rows; done += THREADS / threads) {
