@@ -37,10 +37,8 @@ template <class T, int W> struct shared {
     enum { PITCH = W + 16 / sizeof(T) };
     alignas(16) T rows[2 * OTHERS][PITCH]; // of two arrays
     struct query_sums queries[OTHERS];
-    enum { STEPS = W * sizeof(T) / 32 }; // of 8 words, in a row
-    enum {
-        BUFFERS = sizeof(T) == 2 ? 2 : 1
-    }; // of backward; two of floats would leave fewer blocks
+    enum { STEPS = W * sizeof(T) / 32 };       // of 8 words, in a row
+    enum { BUFFERS = sizeof(T) == 2 ? 2 : 1 }; // of backward: with two of floats, fewer blocks fit
 };
 
 __device__ static inline int row_of(int e) {
