@@ -80,10 +80,11 @@ ifneq ($(SEARCHED)$(MISSING),$(SEARCH))
 $(BUILD)/libs.mk: $(if $(MAKE_RESTARTS),,always)
 endif
 endif
+# Another make, in a second terminal, may search at the same time.
 $(BUILD)/libs.mk:
 	@mkdir -p $(@D)
-	@{ echo 'SEARCHED := $(SEARCH)'; CC='$(CC)' FLAGS='$(ALL_CFLAGS)' NVCC='$(NVCC)' PRODUCTS='$(PRODUCTS)' tools/find_libs.sh $(DEVICE); } >$@.new
-	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+	@new=$@.$$$$; trap 'rm -f $$new' EXIT; { echo 'SEARCHED := $(SEARCH)'; CC='$(CC)' FLAGS='$(ALL_CFLAGS)' NVCC='$(NVCC)' PRODUCTS='$(PRODUCTS)' \
+		tools/find_libs.sh $(DEVICE); } >$$new && { cmp -s $$new $@ || mv $$new $@; }
 
 # If the flags differ from those of the last build, make rebuilds everything.
 FLAGS_NOW = $(BESIDE) $(CC) $(ALL_CFLAGS) $(NVCC_FLAGS) $(LIB_FLAGS) $(NCCL_FLAGS)

@@ -196,6 +196,7 @@ fetch_all() {
 . "$(dirname "$0")/begin.sh"
 trap 'rm -rf "$work" "$unpacked"' EXIT
 mkdir -p "$folder"
+{ exec 8<"$folder" && flock 8; } 2>/dev/null # a second make data waits for the first one, and then finds the files
 if fetch_all; then
     echo "$folder: $title, $contents"
     [[ $set == digits || $contents != *images || ! -d data/digits ]] ||

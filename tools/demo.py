@@ -143,9 +143,14 @@ def main():
     if not options.programs:
         build("".join(quote.commands for quote in slide.quotes()))
     folder = os.path.join(ROOT, "build", "demo", options.slide)
-    shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(folder)
-    copy_of_steps(folder, options.programs or "build/cpu")
+    try:
+        if os.path.exists(folder):
+            shutil.rmtree(folder)
+        os.makedirs(folder)
+        copy_of_steps(folder, options.programs or "build/cpu")
+    except OSError as error:
+        sys.exit(f"error: build/demo/{options.slide} cannot be made anew ({error.strerror}): run the demo in a copy of the course that is "
+                 "yours, and not twice at the same time")
     for quote in slide.quotes():
         printed = run(quote.commands, ["..."] if quote.figure else quote.lines_in(slide.source.split("\n")), folder)
         if quote.figure:

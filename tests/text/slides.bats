@@ -78,6 +78,9 @@ END
     sed -i -e 's/echo hidden/echo error: why; false/' -e 's/^sed s/sed -n s/' docs/slides/1-planted.md
     run "${demo[@]}" 1.1
     [[ $status == 1 && $output == *$'\nerror: why\nerror: the commands ended with status 1'* ]]
+    rm -r build/demo && touch build/demo
+    fails 1 'error: build/demo/1.1 cannot be made anew (Not a directory)' "${demo[@]}" 1.1
+    rm build/demo
     fails 1 'error: docs/figures/sent-bytes.py finds no numbers in what the commands printed' "${demo[@]}" 1.2
 }
 

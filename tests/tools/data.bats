@@ -41,6 +41,15 @@ images=t10k-images-idx3-ubyte.gz labels=t10k-labels-idx1-ubyte.gz
     [ "$output" = 'error: 1 MB cannot be written to data/mnist (No space left on device): make room there' ]
 }
 
+@test "a second make data waits for the first one" {
+    mkdir -p data/mnist
+    exec 7<data/mnist
+    flock 7
+    refute timeout 1 tools/data.sh
+    exec 7<&-
+    tools/data.sh
+}
+
 @test "a broken download continues where it stopped, and a wrong file is downloaded again or refused" {
     part=data/mnist/$labels.part
     # The first bytes of this mirror's files are wrong, so only a resumed download gives a right file.

@@ -154,6 +154,9 @@ END
     done
     run ! searches make DEVICE=cpu build/cpu/flags
     searches make DEVICE=cpu CC=gcc build/cpu/flags
+    echo '[ -e second ] || { touch second; make DEVICE=cpu CC=gcc build/cpu/flags >&2; }' >>tools/find_libs.sh
+    searches make DEVICE=cpu CC=gcc build/cpu/flags # and another make searches meanwhile
+    [ "$(echo build/cpu/libs.mk*)" = build/cpu/libs.mk ]
 }
 
 @test "the reference BLAS is named if the linker takes it, and if ldd can tell" {
