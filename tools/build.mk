@@ -113,8 +113,7 @@ CPU_DEVICE = $(MAKE) $(if $(V),,-s QUIET=@) --no-print-directory -C cpu_device B
 $(LIBRARY): always
 	@+$(CPU_DEVICE) ../$@
 $(BUILD)/%.a:
-	@rm -f $@
-	$(QUIET)$(AR) -qc $@ $^
+	$(QUIET)$(AR) -qc $@.$$$$ $^ && mv $@.$$$$ $@
 $(foreach program,$(BUILT),$(eval $(program): $(call JOINING,$(program))))
 $(filter-out %/launch,$(BUILT)): $(if $(filter gpu,$(DEVICE)),$(BUILD)/common/device/fallback.o)
 $(filter-out $(BUILD)/01_%,$(BUILT)): $(BUILD)/steps.a
