@@ -74,7 +74,7 @@ container: ## builds an Apptainer image with the compilers and libraries that th
 # folders or the search script have changed, or if a library was missing. Make reads libs.mk again after it has changed.
 SEARCH = $(shell { echo '$(CC) $(NVCC) $(PRODUCTS)'; cat tools/find_libs.sh; \
 	env | grep -E '^((CUDA|NCCL|NVHPC|OPENBLAS)_(HOME|ROOT)|EBROOT.*|CONDA_PREFIX|CPATH|C_INCLUDE_PATH|LIBRARY_PATH)=' | sort; } | cksum)
-ifneq ($(filter $(STEPS) $(STEPS:%=run-%) programs unit-tests $(PROGRAMS) build/% $(BUILD)/%,$(MAKECMDGOALS)),)
+ifneq ($(filter $(STEPS) $(STEPS:%=run-%) programs unit-tests device-tests $(PROGRAMS) build/% $(BUILD)/%,$(MAKECMDGOALS)),)
 include $(BUILD)/libs.mk
 ifneq ($(SEARCHED)$(MISSING),$(SEARCH))
 $(BUILD)/libs.mk: $(if $(MAKE_RESTARTS),,always)

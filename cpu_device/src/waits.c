@@ -5,11 +5,11 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 
 enum { SPINS = 100, YIELDS = 10, MOST_CROWDED = 16 };
-static const double SWITCH_SECONDS = 2e-6; // a yield takes longer only if another thread runs
 static const double CHECK_SECONDS = 0.25;
 static const double SUSPENDED_SECONDS = 1; // later checks mean that this process did not run
 static const double SILENT_SECONDS = 5; // a rank on another host says each second that it is alive
@@ -252,6 +252,13 @@ static int shall_yield(const struct cpu_wait *w) {
             (waited < w->comm->patience && cpu_streams_computing() == 1));
 }
 
+// Returns how often another thread has run in the place of this one, which did not wait.
+static long switches(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_THREAD, &usage);
+    return usage.ru_nivcsw;
+}
+
 // Leaves the core to its other hardware thread.
 static void relax(void) {
 #if defined __x86_64__
@@ -271,9 +278,9 @@ ncclResult_t cpu_wait_round(struct cpu_wait *w) {
     if (!w->since)
         w->since = w->checked = cpu_now();
     if (!w->armed && shall_yield(w)) {
-        double begin = cpu_now();
+        long before = switches();
         sched_yield();
-        c->crowded = cpu_now() - begin > SWITCH_SECONDS ? c->crowded + 1 : 0;
+        c->crowded = switches() > before ? c->crowded + 1 : 0;
     } else if (!w->armed) {
         c->crowded = 0;
         w->armed = 1;
