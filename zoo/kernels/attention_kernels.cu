@@ -302,7 +302,7 @@ __device__ static void write_rows(const struct attending &g, struct shared<T, W>
                                   const struct head_rows &to, int begin, const float (*c)[4],
                                   const float *factors) {
     cudaDataType type = sizeof(T) == 4 ? CUDA_R_32F : CUDA_R_16BF;
-    await_copies();
+    await_copies(); // of rows after the last one that was needed
     __syncthreads();
 #pragma unroll
     for (int tile = 0; tile < W / 8; tile++)
