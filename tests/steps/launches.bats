@@ -18,6 +18,6 @@ counts() {
     counts 1 1 mlp 11 8 0 0 0 0 0 17.03
     counts 1 1 cnn 31 14 0 0 0 0 0 604.17
     counts 2 2 mlp 11 8 0 0 3 8 0 15.24
-    counts 1 1 block 20 12 0 0 0 0 0 1719.31
-    counts 7 1 block-bf16 22 12 0 0 4 14 0 1238.1
+    counts 1 1 block 20 12 0 0 0 0 0 1719.7
+    counts 7 1 block-bf16 22 12 0 0 4 14 0 1238.49
 }
