@@ -107,9 +107,9 @@ static size_t gradients_at(const struct layer *l, cudaDataType type, int b) {
 // They are as far from each other as the outputs.
 float *gradient_of(const struct layer *i, const struct pass *pass, float *dy, int b) {
     const struct layer *l = zoo_layer(i)->around;
-    float *gradients = (float *)pass->scratch + gradients_at(l, pass->type, b) / sizeof(float);
     size_t offset = zoo_layer(i)->offset, first = zoo_layer(zoo_layer(l)->inner)->offset;
-    return offset ? gradients + b * (offset - first) : dy;
+    size_t before = gradients_at(l, pass->type, b) + b * (offset - first) * sizeof(float);
+    return offset ? scratch_after(pass, before) : dy;
 }
 
 size_t inner_scratch(const struct layer *l, cudaDataType type, int b) {

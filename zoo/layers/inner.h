@@ -60,6 +60,11 @@ const void *parameters_of_inner(const struct layer *inner, const struct pass *pa
 struct layer *begin_inner(struct model *m, const struct layer_kind *kind);
 void end_inner(struct model *m);
 
+// Returns the scratch memory after this many bytes. An empty batch may have none: NULL and 0.
+static inline float *scratch_after(const struct pass *pass, size_t bytes) {
+    return (float *)((uintptr_t)pass->scratch + bytes);
+}
+
 // Returns where backward stores the gradient of an inner layer's outputs: in scratch memory, or in
 // dy of the layer around it, if that has the same outputs.
 float *gradient_of(const struct layer *inner, const struct pass *pass, float *dy, int b);

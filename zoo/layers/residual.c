@@ -42,7 +42,7 @@ static void residual_backward(const struct layer *l, const struct pass *pass,
     float *dx_of_shortcut = dy;
     relu_backward(dy, y, (size_t)b * l->outputs, pass->stream);
     if (has_shortcut(l)) {
-        dx_of_shortcut = (float *)pass->scratch + inner_scratch(l, pass->type, b) / sizeof(float);
+        dx_of_shortcut = scratch_after(pass, inner_scratch(l, pass->type, b));
         branch_backward(l, shortcut, zoo_layer(l)->inner_end, pass, parameters, x, y, dy,
                         dx ? dx_of_shortcut : NULL, gradients, b);
     }

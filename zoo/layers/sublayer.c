@@ -7,7 +7,7 @@
 // Only the sum needs the outputs of the body, so they lie in scratch memory, after that of
 // inner_scratch. In backward, the rounded dy lies there.
 static float *body_of(const struct layer *l, const struct pass *pass, int b) {
-    return (float *)pass->scratch + inner_scratch(l, pass->type, b) / sizeof(float);
+    return scratch_after(pass, inner_scratch(l, pass->type, b));
 }
 
 static size_t sublayer_scratch(const struct layer *l, cudaDataType type, int b) {
