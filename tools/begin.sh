@@ -7,7 +7,7 @@ room() {
     why=${3:-$( (head -c 1M /dev/zero >"$1/room.$$") 2>&1)} || true
     rm -f "$1/room.$$"
     [ -z "$why" ] || {
-        echo "error: 1 MB cannot be written to ${1%/tmp.*} (${why##*: }): make room there${2:-}" >&2
+        echo "error: 1 MB cannot be written to ${1%/"${work##*/}"} (${why##*: }): make room there${2:-}" >&2
         exit 1
     }
 }

@@ -47,13 +47,13 @@ counts() {
 }
 
 @test "a full or read-only folder for temporary files is named in one line, and nothing else is blamed" {
-    mkdir full
+    mkdir tmp.full
     for script in 'tests/run.sh none' 'tools/data.sh' 'tools/diff_steps.sh 1 2' 'tools/doctor.sh' 'tools/find_libs.sh cpu' 'tools/demo_fsdp.sh'; do
         while IFS=: read -r disk why; do
             # shellcheck disable=SC2086 # words
-            on_small_disk "$PWD/full" "$disk" env TMPDIR="$PWD/full" MNIST_MIRROR=file:///none sh -c 'cd "$0" && "$@"' "$root" $script
+            on_small_disk "$PWD/tmp.full" "$disk" env TMPDIR="$PWD/tmp.full" MNIST_MIRROR=file:///none sh -c 'cd "$0" && "$@"' "$root" $script
             [ "$status" = 1 ]
-            [ "$output" = "error: 1 MB cannot be written to $PWD/full ($why): make room there, or set TMPDIR to another folder" ]
+            [ "$output" = "error: 1 MB cannot be written to $PWD/tmp.full ($why): make room there, or set TMPDIR to another folder" ]
         done <<<$'256k:No space left on device\n256k,ro:Read-only file system'
     done
 }
