@@ -287,13 +287,10 @@ find_ranks() {
     [ ${#ranks[@]} = "$1" ]
 }
 
-# Waits until all ranks of this attempt handle SIGUSR1, which would otherwise end them.
-await_signals() { # COUNT ATTEMPT
-    local rank
-    find_ranks "$1" "$2" || return
-    for rank in "${ranks[@]}"; do
-        (((0x$(sed -n 's/^SigCgt:\t//p' "/proc/$rank/status") >> 9) & 1)) || return
-    done
+# Returns 0 if rank 0 has reported more often than before: then all ranks train, and stop when a signal tells them to. Until
+# then, a signal ends a rank.
+trains_since() { # REPORTS
+    [ "$(grep -c '^epoch ' out)" -gt "$1" ]
 }
 
 stopped() { # PID

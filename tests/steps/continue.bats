@@ -112,7 +112,8 @@ saving() {
                 [[ $more != *2048* ]] || until_true 20 saving
                 kill_some $count
             done
-            until_true 20 await_signals $count 2
+            until_true 20 find_ranks $count 2
+            until_true 20 trains_since "$(grep -c '^epoch ' out)"
             kill -USR1 "$pid"
             ends 0
             restarted 2
