@@ -145,5 +145,6 @@ nodes() {
         wait "$node" || status=1
     done
     cp out.0 out
+    [ $status = 0 ] || tail -n 5 err.*
     return $status
 }
