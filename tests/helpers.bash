@@ -323,7 +323,7 @@ restarted() {
 
 free_port() {
     local port
-    until port=$((20000 + RANDOM % 10000)) && ! (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
+    until port=$((10000 + RANDOM % 22000)) && ! (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
     echo $port
 }
 
