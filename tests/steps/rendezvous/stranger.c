@@ -42,9 +42,11 @@ static void reach(struct client *c, const char *does) {
     if (connect(c->socket, list->ai_addr, list->ai_addrlen))
         fail("cannot connect: %m");
     freeaddrinfo(list);
-    // A silent connection that rank 0 has not accepted ends without a packet, so ask for it.
+    // A silent connection that rank 0 has not accepted ends without a packet, so ask for it,
+    // more than once, because rank 0 may end a moment after the first question.
     setsockopt(c->socket, SOL_SOCKET, SO_KEEPALIVE, &second, sizeof second);
     setsockopt(c->socket, IPPROTO_TCP, TCP_KEEPIDLE, &second, sizeof second);
+    setsockopt(c->socket, IPPROTO_TCP, TCP_KEEPINTVL, &second, sizeof second);
     if (!strcmp(does, "close")) {
         close(c->socket);
         c->socket = -1;
