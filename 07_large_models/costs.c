@@ -48,7 +48,7 @@ static double activation_bytes(const struct units *f, int rows, int targets, int
         }
     // The lanes of the loss, their total, and the requests of the ranks.
     size_t sums = (STATS_LANES + 1) * sizeof(struct stats) + sizeof(struct requests);
-    // The two gradients, dx and dy, are as wide as the most outputs of a layer.
+    // The two gradients, dx and dy, have room for the layer with the most outputs.
     return (4. * (stored + *shared * widest + 2 * gradient) + targets) * rows + sums;
 }
 

@@ -66,7 +66,7 @@ void units_allocate(struct units *f, int state_per_parameter);
 // Allocates the outputs of all layers: layer i writes to outputs[i], which is NULL before, and the
 // next layer reads from activations[i + 1]. The two are the same memory, unless recompute is 1: the
 // units then share memory for outputs and workspaces, so the last outputs of a unit may have to be
-// copied. Returns the most outputs of a layer, in floats per sample.
+// copied. Returns the largest number of outputs of a layer, in floats per sample.
 size_t allocate_activations(const struct units *f, size_t bytes_per_float, int recompute,
                             float *outputs[], float *activations[]);
 

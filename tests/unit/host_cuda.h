@@ -151,7 +151,8 @@ static inline void read_columns(unsigned *b, const uint16_t *rows, unsigned pitc
     }
 }
 
-// A tensor core cuts off the lower bits of words in TF32, so nobody may forget to round them.
+// A tensor core ignores the lower bits of a word in TF32. A kernel must round its words first, so
+// words with such bits give NaN.
 static inline float host_product(unsigned a, unsigned b, float) {
     return (a | b) & 0x1fff ? NAN : __uint_as_float(a) * __uint_as_float(b);
 }

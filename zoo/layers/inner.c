@@ -104,7 +104,7 @@ static size_t gradients_at(const struct layer *l, cudaDataType type, int b) {
     return (most + ALIGNED - 1) / ALIGNED * ALIGNED;
 }
 
-// They are as far from each other as the outputs.
+// The gradients are as far from each other as the outputs.
 float *gradient_of(const struct layer *i, const struct pass *pass, float *dy, int b) {
     const struct layer *l = zoo_layer(i)->around;
     size_t offset = zoo_layer(i)->offset, first = zoo_layer(zoo_layer(l)->inner)->offset;
